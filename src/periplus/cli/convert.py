@@ -29,7 +29,7 @@ from periplus.errors import redact, some
     "--codecs",
     type=click.Choice(["standard", "imagery", "all"]),
     help="Codecs that readers of the result support: those of Zarr and numcodecs (standard), also those of "
-    "osml-imagery-io (imagery), or also those of periplus (all). Default: imagery for kerchunk, all for Icechunk.",
+    "osml-imagery-io (imagery), or also those of periplus (all, the default).",
 )
 @click.option(
     "--portable", is_flag=True, help="Kerchunk: write URLs as {{base}}name, so that readers can set the base."

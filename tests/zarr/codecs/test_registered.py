@@ -170,8 +170,8 @@ def test_a_tile_larger_than_its_image_is_said_in_v2_only_with_its_shape(tmp_path
     path.write_bytes(data)
     with periplus.index(path) as index:
         with pytest.raises(FormatError, match="smaller than a tile"):
-            index.write(tmp_path / "imagery.json", zarr_format=2)
-        index.write(tmp_path / "all.json", zarr_format=2, codecs="all")
+            index.write(tmp_path / "imagery.json", zarr_format=2, codecs="imagery")
+        index.write(tmp_path / "all.json", zarr_format=2)
     fs = fsspec.filesystem(
         "reference", fo=str(tmp_path / "all.json"), asynchronous=True, remote_options={"asynchronous": True}
     )

@@ -147,7 +147,7 @@ def test_rows_cut_from_one_large_block_end_with_the_image(height, driver, tmp_pa
     assert index["0/data"].array.grid == (1, 5, 1)
     for codecs in CODECS:
         store = index.store(codecs=codecs)
-        assert store.layout.leaves["0/data"].kind == ("standard" if height == 1300 else "imagery")
+        assert store.layout.leaves["0/data"].kind == ("standard" if height == 1300 else "ours")
         np.testing.assert_array_equal(zarr.open_group(store, mode="r")["0/data"][...], image)
 
 

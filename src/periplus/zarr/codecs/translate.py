@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from periplus.decode import CODECS
+from periplus.decode.jpeg2000.header import header_of
 from periplus.decode.pipeline import EXTENTS, IMAGES, LIST, extent
-from periplus.errors import FormatError
+from periplus.errors import FormatError, PeriplusError
 from periplus.model import Codec, Pipeline, Shape
-from periplus.model.codecnames import JBP_BLOCK, OURS, TIFF_TILE
+from periplus.model.codecnames import JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
 from periplus.parse.zarr.codecs import SHUFFLES, bytes_codec
 
 UNSAFE = ("pickle", "msgpack", "msgpack2", "json", "json2", "categorize", "vlen-utf8", "vlen-bytes", "vlen-array")
@@ -76,8 +79,9 @@ def v2_of(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> dict[st
         tile = block(pipeline, chunks=chunks, dtype=dtype) or interleaved(pipeline, chunks=chunks, dtype=dtype)
         if tile is None:
             raise NotRepresentableError("its chunks are stored in an order that Zarr v2 does not have")
-        if "byte_order" in tile["configuration"]:
-            raise NotRepresentableError("its big-endian values are stored pixel by pixel, which imagery tools misread")
+        fault = imagery_fault(tile)
+        if fault is not None:
+            raise NotRepresentableError(f"its values are stored pixel by pixel, and imagery tools {fault}")
         return _image(tile, dtype)
     filters: list[dict[str, Any]] = []
     stored = dtype
@@ -190,3 +194,54 @@ def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> C
     if (pipeline[turned].get("configuration") or {}).get("endian") == "big":
         settings["byte_order"] = "big"
     return {"name": TIFF_TILE, "configuration": settings}
+
+
+# --- imagery tools --------------------------------------------------------------------------------------------------
+
+MISREAD = frozenset({
+    "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
+    "t4_options", "t6_options", "header", "margin", "num_records",
+})  # fmt: skip
+"""Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
+LERC = 34887
+COMPRESSIONS = frozenset({1, 2, 3, 4, 5, 7, 8, 32773, 32946, LERC, 34925, 50000})
+"""Compressions of TIFF that osml-imagery-io 0.2.2 decodes (measured, as all below)."""
+ENDING = (2, 3, 4, 7)
+"""Those of TIFF whose data may end early: fax and JPEG."""
+SAMPLES = {1: (1, 2, 8, 16, 32), 2: (8, 16, 32), 3: (32, 64)}
+"""Bits of samples that it decodes, by their format in TIFF."""
+PIXELS = {"INT": (8, 16, 32), "SI": (8, 16, 32), "R": (32, 64)}
+"""Bits of pixels that it decodes, by their type in NITF."""
+COLOURS = ("MONO", "RGB", "YCbCr601")
+
+
+def imagery_fault(codec: Codec) -> str | None:
+    """What osml-imagery-io does with the chunks of an imagery codec instead of decoding them; None where it does."""
+    name, settings = codec["name"], codec.get("configuration") or {}
+    if not MISREAD.isdisjoint(settings) or (name == JPEG2000 and _anchored(settings)):
+        return "would misread its values"
+    if "last_rows" in settings and not (name == TIFF_TILE and settings.get("compression") in ENDING):
+        return "cannot decode its last strips, which are shorter than others"
+    if name == TIFF_TILE:
+        compression, lerc = settings.get("compression"), settings.get("lerc_parameters") or ()
+        if compression not in COMPRESSIONS or (compression == LERC and any(lerc[1:])):  # LERC within another one
+            return "cannot decode its compression"
+        kind, bits = settings.get("sample_format"), settings.get("bits_per_sample")
+    elif name == JBP_BLOCK:
+        kind, bits = settings.get("pvtype"), settings.get("nbpp")
+    elif name == JPEG:
+        if settings.get("color_space", "MONO") not in COLOURS:
+            return "cannot convert its colours"
+        kind, bits = "JPEG", settings.get("bits_per_pixel")
+    else:
+        return None
+    known: dict[Any, tuple[int, ...]] = {**SAMPLES, **PIXELS, "JPEG": (8,)}
+    return None if bits in known.get(kind, ()) else "cannot decode values of its type"
+
+
+def _anchored(settings: Mapping[str, Any]) -> bool:
+    """Whether a tile of JPEG 2000 decodes to other values where it is moved to the origin."""
+    try:
+        return not header_of(base64.b64decode(settings["main_header"]), 0).movable
+    except (PeriplusError, KeyError, TypeError, ValueError):  # refused when it is prepared
+        return False

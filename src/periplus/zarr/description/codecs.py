@@ -18,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.decode import CODECS, prepare
-from periplus.decode.jpeg2000.header import header_of
 from periplus.decode.pipeline import IMAGES, LIST
 from periplus.decode.zarr import unpack
 from periplus.errors import PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Codec, Encoding, Pipeline, Refs, Shape
-from periplus.model.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, JPEG2000, OURS, TIFF_TILE
+from periplus.model.codecnames import CROP, IMAGERY, JBP_BLOCK, JPEG, OURS, TIFF_TILE
 from periplus.parse.zarr.codecs import bytes_codec
 from periplus.parse.zarr.dtypes import is_number
-from periplus.zarr.codecs.translate import NotRepresentableError, block, interleaved
+from periplus.zarr.codecs.translate import NotRepresentableError, block, imagery_fault, interleaved
 
 Kind: TypeAlias = Literal["standard", "imagery", "ours", "decoded"]
 KINDS: tuple[Kind, ...] = ("standard", "imagery", "ours", "decoded")
@@ -42,11 +41,6 @@ LEVELS = {
     "numcodecs.zstd": (0, 22),
 }
 """Compressors whose only setting is their level, and its range."""
-MISREAD = frozenset({
-    "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
-    "t4_options", "t6_options", "header", "margin", "num_records", "stretched_components",
-})  # fmt: skip
-"""Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
 ARRAY_CODECS = ("transpose", CROP, unpack.NAME)
 """Codecs that turn an array into another one, and depend on its shape."""
 _COMPRESSION_ONLY = ("level", "acceleration", "checksum")
@@ -138,26 +132,15 @@ def _short(codecs: Pipeline, chunks: Shape, dtype: np.dtype[Any], rows: int) -> 
 
 
 def exclusive(pipeline: Pipeline, array: Array) -> Pipeline:
-    """The pipeline, as one codec under our own name where another library would decode it to other values.
+    """The pipeline, as one codec under our own name where another library has its name and cannot decode it.
 
     osml-imagery-io ignores settings that it does not have, and decodes a tile of JPEG 2000 as if it lay at the origin.
     """
-    first: Mapping[str, Any] = pipeline[0] if pipeline else {}
-    name, settings = str(first.get("name", "")), first.get("configuration") or {}
-    if name not in IMAGES or name == LIST:
+    name = str(pipeline[0].get("name", "")) if pipeline else ""
+    if not name.startswith(IMAGERY) or imagery_fault(pipeline[0]) is None:
         return pipeline
-    if MISREAD.isdisjoint(settings) and not (name == JPEG2000 and _anchored(settings)):
-        return pipeline
-    rows = settings.get("last_rows")
+    rows = (pipeline[0].get("configuration") or {}).get("last_rows")
     return (as_one(pipeline, array.chunks, array.dtype, **({} if rows is None else {"last_rows": rows})),)
-
-
-def _anchored(settings: Mapping[str, Any]) -> bool:
-    """Whether a tile of JPEG 2000 decodes to other values where it is moved to the origin."""
-    try:
-        return not header_of(base64.b64decode(settings["main_header"]), 0).movable
-    except (PeriplusError, KeyError, TypeError, ValueError):  # refused when it is prepared
-        return False
 
 
 def one_codec(pipeline: Pipeline, array: Array) -> Codec | None:

@@ -14,8 +14,8 @@ from periplus.model import Array, Inline, Refs, chunk_positions
 from periplus.model.codecnames import IMAGERY
 from periplus.parse.zarr.dtypes import is_number
 from periplus.read.place import fill_of
-from periplus.zarr.codecs.translate import NotRepresentableError, v2_of
-from periplus.zarr.description.codecs import KINDS, as_one, exclusive, fill_value, jsonable, last_rows, with_facts
+from periplus.zarr.codecs.translate import NotRepresentableError, imagery_fault, v2_of
+from periplus.zarr.description.codecs import KINDS, as_one, fill_value, jsonable, last_rows, with_facts
 from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, ZarrLayout, with_consolidated
 from periplus.zarr.description.slabs import Slab
 
@@ -28,9 +28,10 @@ def check_representable(leaf: Leaf, array: Array, codecs: Codecs) -> None:
         raise NotRepresentableError(leaf.why)
     if KINDS.index(leaf.kind) < CODECS.index(codecs):
         return
-    stored = with_facts(array.encodings[0], array)
-    if codecs == "imagery" and exclusive(stored, array) is not stored:
-        raise NotRepresentableError("imagery tools would misread its values; use codecs='all'")
+    first = with_facts(array.encodings[0], array)[0]
+    fault = imagery_fault(first) if str(first["name"]).startswith(IMAGERY) else None
+    if codecs == "imagery" and fault is not None:
+        raise NotRepresentableError(f"imagery tools {fault}; use codecs='all'")
     short = last_rows(array.encodings[0], array) is not None
     strips = "its last strips are shorter than others, which" if short else "it"
     raise NotRepresentableError(f"{strips} needs codecs other than those of {NAMES.get(codecs, codecs)}")

@@ -70,7 +70,7 @@ def write_kerchunk(
     fetch: Fetch,
     form: str | None = None,
     zarr_format: int = 2,
-    codecs: Codecs = "imagery",
+    codecs: Codecs = "all",
     portable: bool = False,
     base: str = "",
     skip_unsupported: bool | Collection[str] = (),
