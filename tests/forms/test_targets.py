@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 from pathlib import Path
 
 import duckdb
@@ -137,6 +139,9 @@ def test_a_source_of_the_index_is_not_replaced(made, form, tmp_path):
     index = periplus.index(image, to=tmp_path / "index.parquet")
     (tmp_path / "link").symlink_to(image)
     before = image.read_bytes()
+    named_by_link = periplus.index(tmp_path / "link")
+    with pytest.raises(FormatError, match="the target is a source of the index; nothing was written"):
+        named_by_link.write(image, form=form)
     for name in ("image", "link"):
         with pytest.raises(FormatError, match="the target is a source of the index; nothing was written"):
             index.write(tmp_path / name, form=form)
@@ -145,6 +150,24 @@ def test_a_source_of_the_index_is_not_replaced(made, form, tmp_path):
     with pytest.raises(FormatError, match="the target is a source of the index"):
         index.write(image, form=form)
     assert not image.exists()
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_pipes_sockets_and_devices_are_not_replaced(made, form, tmp_path):
+    index = periplus.index(made / "b.tif")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "socket"))
+        for name in ("pipe", "device", "socket"):
+            before = os.stat(tmp_path / name)
+            with pytest.raises(FormatError, match=r"the target is a .* not .*nothing was written"):
+                index.write(tmp_path / name, form=form)
+            if form in OWN:
+                with pytest.raises(FormatError, match=r"the target is a .* not .*nothing was written"):
+                    periplus.index(made / "b.tif", to=tmp_path / name, form=form)
+            assert os.path.samestat(os.stat(tmp_path / name), before)
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_the_files_table_of_a_dataset_is_not_replaced_by_a_flat_index(made, tmp_path):

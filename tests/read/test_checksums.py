@@ -184,6 +184,26 @@ def test_the_state_of_another_check_is_refused(archive, tmp_path):
         index.check(resume=state)
 
 
+def test_the_state_of_a_check_replaces_neither_the_index_nor_a_source(archive, tmp_path):
+    for target in (tmp_path / "i.parquet", tmp_path / "dataset"):
+        index = periplus.index(archive, to=target, checksums=True)
+        (archive / "t_20210102.tif").rename(tmp_path / "moved.tif")
+        (archive / "t_20210102.tif").symlink_to(tmp_path / "moved.tif")
+        found = [path for path in (target, *target.rglob("*")) if path.is_file()]
+        for path in [*found, *archive.iterdir(), tmp_path / "moved.tif", target / "state.json"]:
+            before = path.read_bytes() if path.is_file() else None
+            with pytest.raises(periplus.PeriplusError, match=r"the target is|not a folder"):
+                index.check(deep=True, resume=path)
+            assert (path.read_bytes() if path.is_file() else None) == before
+        (tmp_path / "moved.tif").rename(archive / "t_20210102.tif")
+
+
+def test_no_state_is_left_of_a_check_without_checksums(archive, tmp_path):
+    with pytest.raises(ValueError, match="no checksums"):
+        periplus.index(archive).check(deep=True, resume=tmp_path / "state.json")
+    assert not (tmp_path / "state.json").exists()
+
+
 def test_sources_that_cannot_be_read_do_not_end_a_check(archive):
     index = periplus.index(archive, checksums=True)
     (archive / "t_20210102.tif").unlink()

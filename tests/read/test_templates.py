@@ -24,6 +24,7 @@ from periplus.limits import Limits
 from periplus.model import Array, Catalog, Encoding, Files, Refs, Region, chunk_positions
 from periplus.read import read_array
 from periplus.table.memory import memory_table
+from periplus.table.target import check_output
 from periplus.table.templates import COLUMN, Template, expanded
 from periplus.table.write import copy_table, write_table
 from periplus.testing.indexes import RAW, files_of
@@ -115,6 +116,20 @@ def test_rows_are_read_from_the_object_their_position_names(
         assert row == {"url": f"{tmp_path}/{SHAPES[shape]}", "template": True}
         report = index.check()
         assert report.asked == 1, "many objects are not asked"
+
+
+def test_objects_of_a_template_are_not_replaced(tmp_path: Path, fetch: Fetch) -> None:
+    put(tmp_path, objects_of("chunks"))
+    with periplus.open(written(tmp_path, "chunks", "i.parquet", fetch)) as index:
+        (tmp_path / "link").symlink_to(tmp_path / "store/c/0/1.2")
+        for name in ("store/c/0/1.2", "link"):
+            with pytest.raises(FormatError, match="the target is a source of the index"):
+                index.write(tmp_path / name, form="flat")
+            with pytest.raises(FormatError, match="the target is a source of the index"):
+                check_output(str(tmp_path / name), str(tmp_path / "i.parquet"), index.table)
+        for name in ("store/c/0/1.2.txt", "store/c/0/1"):
+            (tmp_path / name).write_bytes(b"")
+            check_output(str(tmp_path / name), str(tmp_path / "i.parquet"), index.table)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

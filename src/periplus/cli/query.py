@@ -68,13 +68,14 @@ def command(
     periplus query archive.parquet --sql "select path, sum(length) from chunks group by 1" --format csv
     """
     from periplus.cli.output.rows import by_file, write
-    from periplus.cli.output.target import opened
+    from periplus.cli.output.target import STDOUT, check_output, opened
 
     suffix = output.rpartition(".")[2].lower()
     form = form or (suffix if suffix in FORMATS else "table")
-    if form == "parquet" and output == "-" and sys.stdout.isatty():
+    if form == "parquet" and output in STDOUT and sys.stdout.isatty():
         raise click.UsageError("Parquet cannot be shown in a terminal: choose a file with -o.")
     with open_any(url) as index:
+        check_output(output, url, index)
         if sql is not None:
             filters = {**selection, "files": files}
             if given := [name for name, value in filters.items() if value is not None and value is not False]:

@@ -85,10 +85,10 @@ def command(
     periplus read archive.parquet --array 0/data --window 0:512,0:512 -o - | python analyse.py
     periplus read s3://bucket/scene.ntf --max-size 1024 -o scene.png
     """
-    from periplus.cli.output.target import opened
+    from periplus.cli.output.target import check_output, is_stream, opened
     from periplus.cli.output.window import WRITERS
 
-    suffix = ".npy" if output == "-" else os.path.splitext(output)[1].lower()
+    suffix = os.path.splitext(output)[1].lower() or (".npy" if is_stream(output) else "")
     if suffix not in WRITERS:
         raise click.UsageError(f"-o {output}: the file name must end in {', '.join(WRITERS)}, or be -.")
     if stretch is not None and suffix != ".png":
@@ -100,6 +100,7 @@ def command(
             f"--window cannot be combined with {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
     with open_any(url) as index:
+        check_output(output, url, index)
         with bar("reading", "chunks", quiet=quiet) as report, usage_errors():
             if window is not None:
                 image = by_window(index, array, window, stretch, report)

@@ -19,6 +19,7 @@ from periplus.fetch.merge import merge
 from periplus.model import Refs, Source
 from periplus.parse.json import parse_json
 from periplus.read.sources import SourceFinding, SourceReport, kind_of
+from periplus.table.target import check_output
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -62,8 +63,10 @@ def check_data(
     """Read all byte ranges that have a checksum in the index, and compare them; ValueError where none has one.
 
     With `resume`, the name of a local file, the state is kept there until all is checked: a check that was interrupted
-    continues from it.
+    continues from it. FormatError where that is the index or one of its sources.
     """
+    if resume is not None:
+        check_output(resume, table.url, table)
     state = _CheckState.load(table, resume)
     seen = 0
     for name, refs in table.blocks():
@@ -77,6 +80,7 @@ def check_data(
             if progress is not None:
                 progress(seen, table.rows)
     if not state.checked and table.rows:
+        state.remove()
         raise ValueError("this index has no checksums to compare with: index the files with checksums=True")
     state.remove()
     return state.report(table)

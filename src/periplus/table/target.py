@@ -6,13 +6,16 @@ import mmap
 import os
 import re
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.fetch.errors import mapped
 from periplus.limits import Limits
+from periplus.model import Files
 from periplus.policy import WEB, canonical, is_local, scheme_of
 from periplus.table.stored_form import (
     FILES_NAME,
@@ -24,15 +27,17 @@ from periplus.table.stored_form import (
     is_duckdb,
     is_flat,
 )
+from periplus.table.templates import Template, flags_of
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
+    from periplus.table.table import Table
 
 PART = re.compile(r"\.lock|\.files\.parquet\.periplus-.*|(chunks|placements)/\.?part-[^/]*")
 """Files of a dataset besides its files table, unfinished ones too."""
 
 
-def check_target(url: str, form: str, *, fetch: Fetch, sources: Collection[str] = ()) -> None:
+def check_target(url: str, form: str, *, fetch: Fetch, sources: Files | None = None) -> None:
     """FormatError where an index of one of our own forms would replace something else, or one of its sources."""
     if form == "dataset":
         folder = dataset_folder(canonical(url))
@@ -62,17 +67,19 @@ def check_file(
     is_index: Callable[[Content], bool],
     *,
     fetch: Fetch,
-    sources: Collection[str] = (),
+    sources: Files | None = None,
 ) -> None:
     """FormatError unless the target is missing, an empty file or an index; or where it is a source of the index."""
     plain = canonical(url).rstrip("/")
     if scheme_of(plain) in WEB:
         return  # read only, which the writer reports
-    if plain in sources or (is_local(plain) and os.path.realpath(plain) in sources):
-        raise FormatError("the target is a source of the index; nothing was written: choose another name", url=plain)
+    if sources is not None and _is_source(plain, sources):
+        raise _needed("is a source of the index", plain)
     found = _found(plain, fetch)
     if found == "folder":
         raise _refusal(f"is a folder, not {description}", plain)
+    if found == "special":
+        raise _refusal(f"is a pipe, a socket or a device, not {description}", plain)
     if found == "file" and not is_index(Content(plain, fetch, strict=True)):
         raise _refusal(f"is not {description}", plain)
 
@@ -100,9 +107,53 @@ def is_folder(url: str, description: str, *, fetch: Fetch) -> bool:
     if scheme_of(plain) in WEB:
         return False  # read only, which the writer reports
     found = _found(plain, fetch)
-    if found == "file" or (found == "empty" and is_local(plain)):
+    if found in ("file", "special") or (found == "empty" and is_local(plain)):
         raise _refusal(f"is a file, not {description}", plain)
     return found == "folder"
+
+
+def check_output(path: str, index_url: str | None, table: Table) -> None:
+    """FormatError where a local file to be written is the index at `index_url`, a part of it, or one of its sources."""
+    plain = os.path.abspath(path)
+    if index_url is not None and is_local(index_url):
+        home = canonical(index_url).rstrip("/")
+        if table.document.pieces is not None:
+            home = home.removesuffix("/" + FILES_NAME)
+        target, home = os.path.realpath(plain), os.path.realpath(home)
+        if target.startswith(home + "/"):
+            raise _needed("is inside the index that is read", plain)
+        if target == home or (os.path.exists(target) and _is_file(home, os.stat(target))):
+            raise _needed("is the index or file that is read", plain)
+    if os.path.lexists(plain) and _is_source(plain, table.files):  # a name that is free is not looked up
+        raise _needed("is a source of the index", plain)
+
+
+def _is_source(plain: str, files: Files) -> bool:
+    """Whether a target is one of the files, by its own name or by another: links, and objects of path templates."""
+    names = {plain, os.path.realpath(plain)} if is_local(plain) else {plain}
+    if not names.isdisjoint(files.path):
+        return True
+    flags = flags_of(files)
+    for row in [] if flags is None else np.flatnonzero(flags).tolist():
+        objects = re.compile("[0-9]+".join(map(re.escape, Template.parse(files.path[row]).literals)))
+        if any(objects.fullmatch(name) for name in names):
+            return True
+    if not is_local(plain) or not os.path.exists(plain):
+        return False
+    status = os.stat(plain)
+    alike = np.flatnonzero((files.size == status.st_size) | (files.size < 0))  # no others need to be looked up
+    return any(is_local(path) and _is_file(path, status) for path in (files.path[row] for row in alike.tolist()))
+
+
+def _is_file(path: str, status: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), status)
+    except (OSError, ValueError):
+        return False
+
+
+def _needed(reason: str, url: str) -> FormatError:
+    return FormatError(f"the target {reason}; nothing was written: choose another name", url=url)
 
 
 def _refusal(reason: str, url: str) -> FormatError:
@@ -111,7 +162,7 @@ def _refusal(reason: str, url: str) -> FormatError:
     )
 
 
-def _found(plain: str, fetch: Fetch) -> Literal["file", "empty", "folder"] | None:
+def _found(plain: str, fetch: Fetch) -> Literal["file", "empty", "special", "folder"] | None:
     """What is at a target; in a store, a folder is the objects whose names begin with it."""
     if is_local(plain):
         try:
@@ -121,7 +172,9 @@ def _found(plain: str, fetch: Fetch) -> Literal["file", "empty", "folder"] | Non
             return None
         if stat.S_ISDIR(status.st_mode):
             return "folder"
-        return "empty" if stat.S_ISREG(status.st_mode) and status.st_size == 0 else "file"
+        if not stat.S_ISREG(status.st_mode):
+            return "special"
+        return "empty" if status.st_size == 0 else "file"
     try:
         return "empty" if fetch.run(fetch.head(plain)).size == 0 else "file"
     except MissingError:

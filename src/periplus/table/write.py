@@ -67,7 +67,7 @@ def write_table(
     form = form or target_form(target_url)
     if form != "duckdb" and form_of(url) == "duckdb":
         raise FormatError(f"only the name of a DuckDB index ends in {' or '.join(DUCKDB)}", url=url)
-    check_target(url, form, fetch=fetch, sources=files.path)
+    check_target(url, form, fetch=fetch, sources=files)
     catalog = checked_catalog(catalog, files, limits, count=len(files))
     before = None if continues is None else continues.source
     if before is not None and before.url != (dataset_folder(url) + FILES_NAME if form == "dataset" else url):

@@ -6,13 +6,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from periplus.errors import ConflictError, MissingError, StaleError
+from periplus.errors import ConflictError, FormatError, MissingError, StaleError
 from periplus.fetch.errors import mapped, system_errors
 from periplus.fetch.local.files import head
 from periplus.fetch.stale import check_same
@@ -47,7 +48,8 @@ def delete_file(path: str) -> None:
 def replacing(path: str, *, create: bool = False, expect: Source | None = None) -> Iterator[IO[bytes]]:
     """A file to write that takes the target's name when the block ends well, and is gone when it does not.
 
-    ConflictError where the target exists (`create`), or is no longer the one that is to be replaced (`expect`).
+    ConflictError where the target exists (`create`), or is no longer the one that is to be replaced (`expect`);
+    FormatError for a folder, a pipe, a socket or a device, which are never replaced.
     """
     with system_errors(path):
         target = os.path.realpath(path)
@@ -88,6 +90,11 @@ def scratch() -> Iterator[Path]:
 def _check(target: str, *, create: bool, expect: Source | None) -> None:
     if create and os.path.lexists(target):
         raise ConflictError("the file exists already", url=target)
+    with suppress(FileNotFoundError):
+        mode = os.stat(target).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+            raise FormatError(f"the target is {kind}, not a file; choose another name", url=target)
     if expect is not None:
         try:
             check_same(expect, head(target))

@@ -102,7 +102,7 @@ def write_kerchunk(
             "chunk of Zarr v3: use zarr_format=2, or zarr_format=3 with a target that ends in .json"
         )
     if as_json:
-        check_file(url, "kerchunk references in JSON", is_json_references, fetch=fetch, sources=table.files.path)
+        check_file(url, "kerchunk references in JSON", is_json_references, fetch=fetch, sources=table.files)
     description = describe(table, zarr_format=zarr_format, codecs=codecs, skip_unsupported=skip_unsupported)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
     if as_json:
