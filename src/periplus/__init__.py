@@ -19,12 +19,14 @@ from periplus.errors import (
 if TYPE_CHECKING:
     from periplus.arrays import Arrays, IndexArray
     from periplus.engine.publish.publish import write_conventions
-    from periplus.facade import Index, index, open
+    from periplus.entry import index, open
+    from periplus.facade import Index
     from periplus.forms import WriteReport
     from periplus.harvest import Summary
     from periplus.limits import Limits
     from periplus.model import Files, Georeference
-    from periplus.read import Raster, SourceReport
+    from periplus.rasters import Raster
+    from periplus.read import SourceReport
     from periplus.table.query.integrity import IndexReport
     from periplus.validation.report import ValidationReport
     from periplus.validation.validate import validate
@@ -69,13 +71,13 @@ _MODULES = {
     "IndexArray": "arrays",
     "IndexReport": "table.query.integrity",
     "Limits": "limits",
-    "Raster": "read",
+    "Raster": "rasters",
     "SourceReport": "read",
     "Summary": "harvest",
     "ValidationReport": "validation.report",
     "WriteReport": "forms",
-    "index": "facade",
-    "open": "facade",
+    "index": "entry",
+    "open": "entry",
     "validate": "validation.validate",
     "write_conventions": "engine.publish.publish",
 }

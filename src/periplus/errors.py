@@ -113,6 +113,8 @@ EXTRAS = {
     "virtualizarr": "virtualizarr",
     "obspec_utils": "virtualizarr",
     "icechunk": "icechunk",
+    "matplotlib": "plot",
+    "pandas": "xarray",
 }
 """Optional libraries, and the extra of periplus that installs each."""
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from os import PathLike, fspath
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Self
 
 from periplus.arrays import Arrays, IndexArray, Progress
-from periplus.errors import guided
-from periplus.limits import Limits, given_limits
+from periplus.errors import PeriplusError, guided
+from periplus.limits import Limits
 from periplus.model import BBox, Files
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import xarray as xr
 
     from periplus.conventions.proj.crs import CrsLike
     from periplus.fetch import Fetch
     from periplus.forms import WriteReport
     from periplus.harvest import Summary
-    from periplus.harvest.stac import Assets
-    from periplus.read import Raster, SourceReport
+    from periplus.rasters import Raster
+    from periplus.read import SourceReport
     from periplus.table import Table
     from periplus.table.query.integrity import IndexReport
     from periplus.zarr.description.metadata import Codecs
     from periplus.zarr.store.store import IndexStore
 
 Location = str | PathLike[str]
+THUMBNAIL_BYTES = 4 << 20
+"""Stored bytes that are read for the picture of an index in a notebook."""
+THUMBNAIL_PIXELS = 256
 
 
 class Index:
@@ -103,9 +108,10 @@ class Index:
         1, or names.
         """
         from periplus.conventions.proj.crs import in_degrees, reproject_bbox
+        from periplus.rasters import Raster
         from periplus.read import read_raster
 
-        return read_raster(
+        window = read_raster(
             self.table,
             self.fetch,
             array=array,
@@ -120,6 +126,52 @@ class Index:
             reproject_bbox=reproject_bbox,
             in_degrees=in_degrees,
         )
+        return Raster.of(window)
+
+    def sample(
+        self,
+        points: Any,
+        *,
+        crs: CrsLike | None = None,
+        array: str | None = None,
+        time: Any = None,
+        bands: int | str | Sequence[int | str] | None = None,
+        progress: Progress | None = None,
+    ) -> pa.Table:
+        """Values at points as an Arrow table: a row for each point and time, a column for each band.
+
+        `points` are pairs of x and y, an array of shape (n, 2), or a GeoDataFrame or GeoSeries of points; `crs` is
+        theirs (default: that of the GeoDataFrame, otherwise the image's own). `array` is an image; without it, the only
+        image of the index, or in a collection every image at each point, named in the column `array`. `point` is the
+        position in `points`. Values are those of the pixel that contains the point, as stored, and null outside the
+        image and for nodata. Each stored chunk is read once, many at a time.
+        """
+        from periplus.conventions.proj.crs import crs_text, reproject_bbox, reproject_points
+        from periplus.read.sample import PointRequest, points_of, sample_points
+        from periplus.table import arrow_table
+
+        pairs, own = points_of(points)
+        columns = sample_points(
+            self.table,
+            self.fetch,
+            PointRequest(points=pairs, crs=crs_text(own if crs is None else crs), time=time, bands=bands),
+            array=array,
+            limits=self.limits,
+            progress=progress,
+            reproject_bbox=reproject_bbox,
+            reproject_points=reproject_points,
+        )
+        return arrow_table(columns)
+
+    def to_xarray(self, *, group: str | None = None, level: int | None = None, **options: Any) -> xr.Dataset:
+        """One image as a lazy Dataset: `xr.open_dataset(index, engine="periplus", ...)`, with its arguments.
+
+        In an index of several images, `group` chooses one; `xr.open_datatree(index, engine="periplus")` has them all.
+        """
+        with guided():
+            from periplus.engine.index.window import open_index
+
+        return open_index(self, group=group, level=level, **options)
 
     def select(
         self,
@@ -239,6 +291,28 @@ class Index:
         first = f"<periplus index: {len(arrays):,} arrays, {rows:,} references, {files:,} files>"
         return first + (indent(f"\n{arrays!r}", "  ") if arrays else "")
 
+    def _repr_html_(self) -> str:
+        shown = _thumbnail(self)
+        return f"<div><pre>{escape(repr(self))}</pre>{shown}</div>"
+
+
+def _thumbnail(index: Index) -> str:
+    """The picture of the first image, if reading it is cheap; otherwise an empty text."""
+    from periplus.read.choose import Images
+
+    try:
+        name = next(iter(Images(index.table.catalog)), None)
+        if name is None:
+            return ""
+        image = index.table.catalog.levels(name)[-1]
+        times = {"time": index.table.catalog.coordinates_of(image)["time"].values[-1]} if "time" in image.dims else {}
+        window = [(n - 1, n) if dim == "time" else (0, n) for dim, n in zip(image.dims, image.grid, strict=True)]
+        if int(index.table.refs(image.name, window).length.sum()) > THUMBNAIL_BYTES:
+            return ""
+        return index.read(array=image.name, max_size=THUMBNAIL_PIXELS, **times).to_html_image()
+    except (PeriplusError, ValueError, KeyError):
+        return ""  # a description must never fail
+
 
 def _crs_of(bbox: BBox | None, crs: CrsLike | None) -> str | None:
     """The CRS of a box as text; ValueError for a CRS without a box."""
@@ -247,129 +321,3 @@ def _crs_of(bbox: BBox | None, crs: CrsLike | None) -> str | None:
     if crs is not None and bbox is None:
         raise ValueError("crs= has no effect without bbox=, the box that is given in it")
     return crs_text(crs)
-
-
-def index(
-    urls: Location | Iterable[Location],
-    *,
-    to: Location | None = None,
-    arrange: str = "auto",
-    dim: str | None = None,
-    pattern: str | None = None,
-    coordinate: str = "auto",
-    duplicates: str = "error",
-    order: str = "given",
-    skip_misfits: bool = False,
-    assets: Assets = None,
-    append: bool = False,
-    refresh: str = "check",
-    sidecars: bool = True,
-    checksums: bool = False,
-    concurrency: int = 256,
-    form: str | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    keep_query: str | Iterable[str] = (),
-    limits: Limits | None = None,
-    progress: Callable[..., None] | None = None,
-) -> Index:
-    """Index files in place.
-
-    `urls` is a file, a glob, a folder or bucket, a text file of URLs, STAC items (JSON or GeoParquet), or several of
-    these; `assets` chooses among the assets of STAC items. With `to` the index is written there: as `.parquet` (one
-    file), `.duckdb` or a folder (a dataset that can grow); `form` overrides the name. Without `to`, the index stays in
-    memory.
-
-    `arrange` is `collect` (each file its own group), `stack` (a new leading dimension), `mosaic` (files of one grid, or
-    DTED cells, side by side) or `auto`: a stack if all files have the same grid and each has a time, or a label from
-    `pattern`, of its own; otherwise a collection. The arrays of a single image, a stack or a mosaic are `0/data` (full
-    resolution), `1/data` …; in a collection they are in a group that has the path of the file, below the folder that
-    all files share and without its extension: `2021/scene/0/data`.
-
-    `pattern` (`scene_{time:%Y%m%d}`, or a regular expression with a named group) reads the time of each file from its
-    name. A stack is along `dim`, by default `time`, whose labels come from the pattern, or from `coordinate`:
-    `pattern`, `datetime` (the files' own) or `order`. `duplicates` decides between files of one label, or that overlap:
-    `error`, `first`, `last`, `first-valid`, `last-valid` or `keep`; `order` is that of the files of a mosaic: `given`,
-    `name` or `time`. With `skip_misfits` files that do not fit, or do not match the pattern, are skipped. Skipped files
-    are rows of `files` with the reason. An option, or a field of the pattern, that would have no effect is a
-    ValueError.
-
-    Files that are in the index at `to`, or were read by an interrupted run, are not read again: `refresh` is
-    `check` (ask whether they changed), `never` (trust it) or `always`. The index then holds the files named, arranged
-    by the options of this call. With `append` it keeps those it had as well, and options of the arrangement that are
-    not given are those the index was made with. With `sidecars=False` R-sets and world files are not looked for; with
-    `checksums` all data are read once, and a checksum of each byte range is recorded, which every read compares;
-    `concurrency` is how many headers are read at once; `progress` is called with (done, total or None, failed).
-    `keep_query` names parameters of URLs that may be stored: others than well-known ones are refused, since they may
-    be secrets.
-    """
-    from periplus.fetch import Fetch
-    from periplus.harvest import index_into
-
-    limits = given_limits(limits)
-    if not isinstance(urls, Iterable | PathLike):
-        raise TypeError(f"urls is a path or URL, or several of them, not {urls!r}")
-    fetch = Fetch(storage_options=storage_options, keep_query=keep_query)
-    listed = [fspath(urls)] if isinstance(urls, str | PathLike) else [fspath(url) for url in urls]
-    target = None if to is None else fspath(to)
-    try:
-        table, summary = index_into(
-            listed,
-            to=target,
-            fetch=fetch,
-            arrange=arrange,
-            limits=limits,
-            form=form,
-            dim=dim,
-            pattern=pattern,
-            coordinate=coordinate,
-            duplicates=duplicates,
-            order=order,
-            skip_misfits=skip_misfits,
-            assets=assets,
-            refresh=refresh,
-            append=append,
-            concurrency=concurrency,
-            sidecars=sidecars,
-            checksums=checksums,
-            progress=progress,
-        )
-    except BaseException:
-        fetch.close()  # otherwise the traceback keeps its thread and connections
-        raise
-    if table.policy.prefixes is not None:  # files were added to an index that others may have written
-        fetch = fetch.under(table.policy)
-    return Index(table, fetch, limits, summary)
-
-
-def open(
-    index_url: Location,
-    *,
-    allow: str | Sequence[str] = (),
-    trust: bool = False,
-    storage_options: Mapping[str, Any] | None = None,
-    keep_query: str | Iterable[str] = (),
-    limits: Limits | None = None,
-    **options: Any,
-) -> Index:
-    """Open an index of any form: Parquet, DuckDB, kerchunk references or an Icechunk repository.
-
-    It may access sources under its own folder, and those under the prefixes in `allow`. `trust` allows a DuckDB file to
-    be opened: use it only for files from writers you trust. `keep_query` names parameters of its URLs that may be
-    stored when it is written elsewhere.
-
-    Options of kerchunk references are `template_overrides`, which replace the templates of their URLs (what is given
-    there may be accessed), and `skip_unsupported`. Options of Icechunk are `branch`, `tag` or `snapshot`, and
-    `skip_unsupported`: names of arrays to skip, or True for all that are unsupported. An unknown option is a TypeError.
-    """
-    from periplus.forms.location import open_location
-
-    opened = open_location(
-        fspath(index_url),
-        allow=allow,
-        trust=trust,
-        storage_options=storage_options,
-        keep_query=keep_query,
-        limits=limits,
-        **options,
-    )
-    return Index(opened.table, opened.fetch, opened.limits)

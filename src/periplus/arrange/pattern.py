@@ -31,6 +31,12 @@ _TEXT_END = r"(?=(?:\.[A-Za-z]\w*)?(?:/|$))"
 _DIGITS = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H", 8: "%Y%m%d", 7: "%Y%j", 6: "%Y%m", 4: "%Y"}
 _COMMON_FORMATS = ("%Y%m%dT%H%M%S", "%Y-%m-%dT%H%M%S", "%Y%m%d_%H%M%S", "%Y-%m-%d", "%Y_%m_%d", "%Y%m%d", "%Y%j")
 """Time formats that are common in file names; if one is part of another, the longer comes first."""
+_ANY_DATE = re.compile(r"(?<!\d)(?:19|20)\d\d(?:-\d\d-\d\d|\d{4}(?:[T_]\d{6})?)(?!\d)")
+DATE_PATTERNS = (
+    r"(?<!\d)(?P<time>(?:19|20)\d{6}(?:[T_]\d{6})?)(?!\d)",
+    r"(?<!\d)(?P<time>(?:19|20)\d\d-\d\d-\d\d)(?!\d)",
+)
+"""Patterns by which dates in names are recognised without being asked for."""
 _SAMPLED_NAMES = 100
 _COMPACT = re.compile(r"\d{8}T\d{2,6}(?:\.\d+)?Z?")
 
@@ -130,6 +136,20 @@ def suggest_pattern(urls: Sequence[str]) -> str | None:
             continue
         if None not in found and len(found) == len(some) > 1:
             return template
+    return None
+
+
+def date_pattern(urls: Sequence[str]) -> str | None:
+    """The pattern of dates in names, where each name has exactly one and all are different; otherwise None."""
+    names = [_path(url).rpartition("/")[2] for url in urls]
+    for text in DATE_PATTERNS:
+        pattern = parse(text)
+        found = [list(_ANY_DATE.finditer(name)) for name in names]
+        if len(names) < 2 or any(len(each) != 1 or not pattern.regex.fullmatch(each[0][0]) for each in found):
+            continue
+        times = {parse_time(each[0][0]) for each in found}
+        if None not in times and len(times) == len(names):
+            return text
     return None
 
 

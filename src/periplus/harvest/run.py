@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from periplus.arrange import Arrangement, arrange
+from periplus.arrange.pattern import DATE_PATTERNS, date_pattern
 from periplus.errors import ConflictError, FetchError, StaleError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.append import AppendedFiles, AppendRequest, append_files, is_unchanged
@@ -59,6 +60,7 @@ class IndexRun:
         self._reader.read_all()
         self._gathered.finish()
         self._reader.require_files()
+        self._recognise_dates()
         self._apply_name_times()
         arrangement = self._arrange()
         refs: dict[str, list[Refs]] = {}
@@ -214,6 +216,8 @@ class IndexRun:
 
         gathered = self._gathered
         gathered.finish([] if index is None else index.sidecar_urls((*kept, *others)))
+        if not append:
+            self._recognise_dates(index)
         self._apply_name_times(kept=len(kept) + len(others))
         if index is not None:
             request = AppendRequest(kept, others, self._record(), form)
@@ -272,6 +276,31 @@ class IndexRun:
         times.differ = times.differ or index.lost_times
         record = {**catalog.arrangement, "asked": index.arrangement.get("asked"), **times.record()}
         return replace(catalog, arrangement=record)
+
+    def _recognise_dates(self, index: StoredIndex | None = None) -> None:
+        """Use the dates in names as a pattern would, where files have no times and no other meaning is possible.
+
+        For an index that exists, its own pattern of this kind is used again.
+        """
+        given = self._options.options
+        free = given["pattern"] is None and given["coordinate"] == "auto" and given["dim"] in (None, "time")
+        if not free or self._options.kind not in ("auto", "stack"):
+            return
+        if index is not None:
+            found = index.asked.get("pattern")
+            pattern = found if found in DATE_PATTERNS else None
+        else:
+            entries = [entry for entry in self._gathered.entries if entry.error is None]
+            timeless = all(entry.datetime is None and entry.series is None for entry in entries)
+            pattern = date_pattern([entry.source.url for entry in entries]) if timeless else None
+        if pattern is not None:
+            options = {**given, "pattern": pattern}
+            self._options = ArrangeOptions(self._options.kind, options, self._options.kind, options)
+            self._name_times = name_times(self._options.kind, options)
+            self._notes.warnings.append(
+                "the times of files are the dates in their names; give a pattern= to choose, or coordinate='order' to "
+                "ignore them"
+            )
 
     def _apply_name_times(self, kept: int = 0) -> None:
         skip = bool(self._options.options["skip_misfits"])

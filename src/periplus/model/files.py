@@ -6,12 +6,16 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.errors import guided
 from periplus.redaction import redact
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +152,17 @@ class Files:
                 for name in {**first.columns, **then.columns}
             }
         return cls(columns=columns, **{name: join(name) for name in _FILE_COLUMNS})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The files as a DataFrame, indexed by file id; what is unknown is missing."""
+        with guided():
+            import pandas as pd
+
+        size = pd.array(np.where(self.size < 0, 0, self.size), "Int64")
+        size[self.size < 0] = pd.NA
+        columns = {name: getattr(self, name) for name in _FILE_COLUMNS} | {"size": size}
+        columns |= {name: np.asarray(values) for name, values in self.columns.items()}
+        return pd.DataFrame(columns, index=pd.RangeIndex(len(self), name="file_id"))
 
     def source(self, file: int) -> Source:
         modified = self.last_modified[file]

@@ -165,6 +165,18 @@ def nodata_of(image: Array, bands: int | slice | list[int]) -> Any:
         raise FormatError(f"{image.name} has {len(each)} nodata values, fewer than bands") from None
 
 
+def attributes_of(image: Array, bands: int | slice | list[int]) -> dict[str, Any]:
+    """The attributes of an array; lists with a value for each band are reduced to the bands read."""
+    count = image.shape[image.dims.index("bands")] if "bands" in image.dims else None
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) != count:
+            return value
+        return [value[n] for n in bands] if isinstance(bands, list) else value[bands]
+
+    return {name: read(value) for name, value in image.attributes.items()}
+
+
 def _number(image: Array, value: Any) -> Any:
     """The nodata value as a number: JSON has no NaN and infinities, and Zarr stores them as text."""
     try:

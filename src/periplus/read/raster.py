@@ -1,4 +1,4 @@
-"""Raster: a georeferenced window of an image, read by bounding box, resolution, time and bands."""
+"""A georeferenced window of an image, read by bounding box, resolution, time and bands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from periplus.errors import FormatError
 from periplus.limits import Limits
 from periplus.model import Array, BBox, Transform, pyramid_of
 from periplus.model.affine import box, scaled, shifted
-from periplus.read.choose import Bands, Images, band_key, nodata_of, only, pick, time_key
+from periplus.read.choose import Bands, Images, attributes_of, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import Progress, select_outer
 from periplus.read.reader import read_array
 from periplus.read.window import axes, columns_in, crs_of, level_for, transform_of, window_in
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Raster:
+class RasterWindow:
     """Pixels as stored, with their georeference and metadata."""
 
     values: NDArray[Any]
@@ -42,11 +42,12 @@ class Raster:
     nodata: Any = None
     """The nodata value as stored, or a list with one for each band; None where there is none."""
     coordinates: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Coordinates by dimension; `x` and `y` are pixel centres, and absent where the image is rotated."""
+    """Coordinates by dimension; `x` and `y` are pixel centres, and absent where the image is rotated; `bands` are
+    names, or numbers from 1 where not every band has a name of its own."""
     bands: tuple[str, ...] = ()
     """Names of the bands read, where the file has names."""
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    """Attributes of the array: scale_factor, add_offset, units and others."""
+    """Attributes of the array: scale_factor, add_offset, units and others; lists have a value for each band read."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -104,7 +105,7 @@ def read_raster(
     reproject_bbox: Reproject | None = None,
     in_degrees: InDegrees | None = None,
     workers: int | None = None,
-) -> Raster:
+) -> RasterWindow:
     """Read a window of an image: all pixels that intersect the bounding box, at the level for the resolution.
 
     `array` is an image (`data`, `scene/data`, or its group `scene`) or one of its levels (`0/data`); by default `data`,
@@ -138,6 +139,9 @@ def read_raster(
         keys[x] = columns_in(keys[x], transform, image.shape[x])
     coordinates = time_key(table.catalog, image, time, keys)
     names, chosen = band_key(image, bands, keys)
+    if "bands" in image.dims and not isinstance(chosen, int):
+        numbers = np.arange(1, image.shape[image.dims.index("bands")] + 1)[chosen]
+        coordinates["bands"] = np.array(names, object) if _are_labels(names, len(numbers)) else numbers
 
     values = np.asarray(
         read_array(
@@ -158,7 +162,7 @@ def read_raster(
         with np.errstate(all="ignore"):  # huge numbers in a transform give infinite coordinates
             coordinates[image.dims[y]] = f + e * (np.arange(values.shape[dims.index(image.dims[y])]) + 0.5)
             coordinates[image.dims[x]] = c + a * (np.arange(values.shape[dims.index(image.dims[x])]) + 0.5)
-    return Raster(
+    return RasterWindow(
         values=values,
         dims=dims,
         transform=transform,
@@ -168,8 +172,12 @@ def read_raster(
         nodata=nodata_of(image, chosen),
         coordinates=coordinates,
         bands=names,
-        attrs=image.attributes,
+        attrs=attributes_of(image, chosen),
     )
+
+
+def _are_labels(names: Sequence[str], count: int) -> bool:
+    return len(set(names)) == len(names) == count and all(names)
 
 
 def _image_at(

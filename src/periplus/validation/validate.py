@@ -45,7 +45,7 @@ def validate(
     written back (`dry_run` only lists it); the report is then that of the repaired store. `allow`, `trust` and further
     options are those of `periplus.open`, for indexes.
     """
-    from periplus import facade
+    from periplus import entry
     from periplus.fetch import Fetch
 
     if profile not in PROFILES:
@@ -59,7 +59,7 @@ def validate(
     url = canonical(fspath(store)).rstrip("/") if isinstance(store, str | PathLike) else None
     opening = {"allow": tuple(allow), "trust": trust, "storage_options": storage_options, **options}
     if url is not None and (is_index(url) or (options and not is_local(url))):
-        store = facade.open(url, **opening)
+        store = entry.open(url, **opening)
     elif options:
         raise TypeError(f"options for opening an index ({', '.join(options)}) have no effect: this is not an index")
     with Fetch(storage_options=storage_options) as fetch:
@@ -68,7 +68,7 @@ def validate(
         except MissingError:
             if url is None or is_local(url) or recognise(url, fetch) is None:
                 raise
-            hierarchy, opener = _opened(facade.open(url, **opening), url, fetch)  # its name did not tell
+            hierarchy, opener = _opened(entry.open(url, **opening), url, fetch)  # its name did not tell
         understood = understand_all(hierarchy)
         after, repairs = repaired(understood)
         if fix and not dry_run and repairs:

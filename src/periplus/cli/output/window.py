@@ -92,7 +92,7 @@ def write_tif(picture: OutputImage, file: BinaryIO) -> None:
 
 def write_png(picture: OutputImage, file: BinaryIO) -> None:
     """An 8-bit image; the range of values shown is printed on stderr."""
-    from periplus.cli.output.png import encode, paint, stretch
+    from periplus.pictures import encode, paint, stretch
 
     bands = stacked(picture)
     if bands.dtype.kind == "c":

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from periplus.conventions.cf.encode import control_points, geotransform
 from periplus.errors import FormatError, MissingError
@@ -180,6 +181,12 @@ def reproject_bbox(bbox: BBox, from_crs: str, to_crs: str, *, partly: bool = Fal
     if left > right:
         raise FormatError(f"the box {bbox} crosses the antimeridian in {_short(to_crs)}; take each side on its own")
     return min(left, float(x.min())), min(bottom, float(y.min())), max(right, float(x.max())), max(top, float(y.max()))
+
+
+def reproject_points(points: NDArray[np.float64], from_crs: str, to_crs: str) -> NDArray[np.float64]:
+    """(n, 2) points in another CRS; infinite where they have no place there."""
+    x, y = _transformer(from_crs, to_crs).transform(points[:, 0], points[:, 1], errcheck=False)
+    return np.stack([x, y], axis=1)
 
 
 def _part(bbox: BBox, from_crs: str, to_crs: str) -> BBox:

@@ -5,7 +5,7 @@ pyarrow's own ways there import pandas, and its casts a module of 300 functions:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -188,3 +188,12 @@ def _to_strings(piece: pa.Array) -> list[str | None]:
     if piece.null_count:
         words = [word if there else None for word, there in zip(words, _bits(bits, first, count).tolist(), strict=True)]
     return words
+
+
+def arrow_table(columns: Mapping[str, Any]) -> pa.Table:
+    """NumPy columns, masked or not, as an Arrow table; what is masked is null."""
+    made = {}
+    for name, values in columns.items():
+        mask = np.ma.getmaskarray(np.ma.asarray(values))
+        made[name] = pa.array(np.ma.getdata(values), mask=mask if mask.any() else None)
+    return pa.table(made)

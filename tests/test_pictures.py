@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from periplus.cli.output.png import encode, paint, percentiles, stretch
+from periplus.pictures import encode, paint, percentiles, stretch
 
 
 @pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (2, "LA"), (3, "RGB"), (4, "RGBA")])

@@ -1,0 +1,124 @@
+"""Values at points, compared with rasterio's."""
+
+import geopandas
+import numpy as np
+import pytest
+import rasterio
+from pyproj import Transformer
+
+import periplus
+from periplus.testing.scenes import NODATA, tile
+from periplus.testing.servers.http import RangeServer
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number, (row, column) in enumerate(((0, 0), (0, 0), (20, 30)), 1):
+        values = np.random.default_rng(number).integers(0, 999, (2, 64, 64)).astype("i2")
+        values[0, 5] = NODATA
+        tile(tmp_path / f"s_2021010{number}.tif", row, column, values=values)
+    return tmp_path
+
+
+@pytest.fixture
+def points():
+    rng = np.random.default_rng(5)
+    return np.stack([500_000 + rng.uniform(-200, 1200, 80), 5_000_000 - rng.uniform(-200, 1000, 80)], axis=1)
+
+
+def by_rasterio(path, points):
+    """(n, bands) values, None outside and for nodata."""
+    with rasterio.open(path) as file:
+        found = []
+        for (x, y), values in zip(points, file.sample(points, masked=True), strict=True):
+            row, column = file.index(x, y)
+            inside = 0 <= row < file.height and 0 <= column < file.width
+            found.append([None if not inside or v is np.ma.masked else int(v) for v in values])
+    return found
+
+
+def rows(table, *names):
+    return [tuple(row[name] for name in names) for row in table.to_pylist()]
+
+
+def test_a_stack_through_time(folder, points):
+    index = periplus.index([folder / "s_20210101.tif", folder / "s_20210102.tif"])
+    table = index.sample(points)
+    assert table.column_names == ["point", "x", "y", "time", "band_1", "band_2"]
+    want = [by_rasterio(folder / f"s_2021010{day}.tif", points) for day in (1, 2)]
+    assert [list(row) for row in rows(table, "band_1", "band_2")] == [want[t][n] for n in range(80) for t in (0, 1)]
+    assert [row[0].day for row in rows(table, "time")] == [1, 2] * 80
+    assert [row[:2] for row in rows(table, "x", "y")][::2] == list(map(tuple, points.tolist()))
+    some = index.sample(points, bands=2, time="2021-01-02")
+    assert [row[0] for row in rows(some, "band_2")] == [values[1] for values in want[1]]
+
+
+def test_a_collection_gives_every_image_at_a_point(folder, points):
+    index = periplus.index(folder, arrange="collect")
+    table = index.sample(points)
+    assert table.column_names == ["point", "x", "y", "array", "time", "band_1", "band_2"]
+    want = []
+    for n, values in enumerate(
+        zip(*(by_rasterio(folder / f"s_2021010{k}.tif", points) for k in (1, 2, 3)), strict=True)
+    ):
+        inside = (_inside(points[n], 0, 0), _inside(points[n], 0, 0), _inside(points[n], 20, 30))
+        want += [(n, f"s_2021010{k + 1}/0/data", *values[k]) for k in range(3) if inside[k]]
+    assert rows(table, "point", "array", "band_1", "band_2") == want
+    one = index.sample(points, array="s_20210103")
+    assert [list(row) for row in rows(one, "band_1", "band_2")] == by_rasterio(folder / "s_20210103.tif", points)
+
+
+def _inside(point, row, column):
+    y, x = (5_000_000 - point[1]) / 10 - row, (point[0] - 500_000) / 10 - column
+    return 0 <= y < 64 and 0 <= x < 64
+
+
+def test_points_in_another_crs(folder, points):
+    index = periplus.index(folder / "s_20210101.tif")
+    lon, lat = Transformer.from_crs(32633, 4326, always_xy=True).transform(*points.T)
+    there = np.stack([lon, lat], axis=1)
+    assert rows(index.sample(there, crs=4326), "band_1") == rows(index.sample(points), "band_1")
+    frame = geopandas.GeoDataFrame(geometry=geopandas.points_from_xy(lon, lat), crs=4326)
+    for given in (frame, frame.geometry):
+        assert rows(index.sample(given), "band_1") == rows(index.sample(points), "band_1")
+    assert rows(index.sample([(1e30, 1e30)], crs=4326), "band_1") == [(None,)]
+
+
+def test_a_grid_of_the_world_takes_longitudes_of_both_ranges(tmp_path):
+    path = tmp_path / "world.tif"
+    values = np.arange(36 * 18, dtype="i4").reshape(18, 36)
+    with rasterio.open(
+        path, "w", driver="GTiff", width=36, height=18, count=1, dtype="int32", crs="EPSG:4326",
+        transform=rasterio.Affine(10, 0, -180, 0, -10, 90),
+    ) as file:  # fmt: skip
+        file.write(values[None])
+    index = periplus.index(path)
+    assert rows(index.sample([(190, 0), (-170, 0), (0, 0)]), "band_1") == [
+        (values[9, 1],),
+        (values[9, 1],),
+        (values[9, 18],),
+    ]
+
+
+def test_each_chunk_of_a_remote_file_is_read_once(folder, points):
+    with RangeServer(folder) as server:
+        index = periplus.index([f"{server.url}/s_2021010{n}.tif" for n in (1, 2)])
+        index.sample(points[:1])
+        before = len(server.log)
+        seen = []
+        table = index.sample(points, progress=lambda done, total: seen.append((done, total)))
+        assert seen[-1][0] == seen[-1][1]
+        assert len(server.log) - before <= 2 * 4  # two files of four chunks
+    assert rows(table, "band_1") == rows(
+        periplus.index([folder / f"s_2021010{n}.tif" for n in (1, 2)]).sample(points), "band_1"
+    )
+
+
+def test_wrong_points(folder):
+    index = periplus.index(folder / "s_20210101.tif")
+    for wrong in ([], "x", [(1, 2, 3)], [(np.nan, 1)], 3, [("a", "b")]):
+        with pytest.raises(ValueError, match="points are pairs"):
+            index.sample(wrong)
+    limited = periplus.index(folder / "s_20210101.tif", limits=periplus.Limits(read_bytes=100))
+    with pytest.raises(periplus.LimitError):
+        limited.sample(np.full((1000, 2), 500_005.0))
