@@ -54,7 +54,7 @@ def test_one_file_in_memory(tmp_path: Path, tiff: SimpleNamespace, fetch: Fetch)
 
 
 def test_many_files_are_collected(archive: Path, fetch: Fetch) -> None:
-    table, _ = index_into(str(archive / "*.tif"), fetch=fetch)
+    table, _ = index_into(str(archive / "*.tif"), fetch=fetch, arrange="collect")
     assert list(table.catalog.arrays) == [f"x_2021010{k}/0/data" for k in (1, 2, 3)]
     for k in (1, 2, 3):
         assert held(table, f"x_2021010{k}/0/data") == places(archive / f"x_2021010{k}.tif")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rasterio
 
 import periplus
 from periplus.errors import ConflictError
@@ -317,3 +318,65 @@ def test_an_index_of_an_earlier_version_gets_the_times(
     assert [when.item().replace(tzinfo=UTC) for when in table.files.datetime] == [
         datetime(2021, 1, day, tzinfo=UTC) for day in (1, 2)
     ]
+
+
+# --- dates in names, without a pattern --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        (["a_20210102.tif", "b_20200305.tif"], ["2021-01-02", "2020-03-05"]),
+        (["S2_20210102T101112_B02.tif", "S2_20210102T101113_B02.tif"], ["2021-01-02T10:11:12", "2021-01-02T10:11:13"]),
+        (["123456789_2021-01-02.tif", "2021-01-03_123456789.tif"], ["2021-01-02", "2021-01-03"]),
+        (["a_20210102_20210501.tif", "a_20210103_20210501.tif"], None),  # of the image, or of its processing?
+        (["a_20210102.tif", "b_20210102.tif"], None),  # the same day
+        (["a_20210102.tif", "b.tif"], None),
+        (["a_20211302.tif", "a_20211303.tif"], None),  # no dates
+        (["a_120210102.tif", "a_120210103.tif"], None),  # longer numbers
+        (["a_20210102.tif", "a_2021-01-03.tif"], None),
+    ],
+)
+def test_dates_in_names_are_recognised_where_nothing_else_is_possible(
+    tmp_path: Path, tiff: SimpleNamespace, names: list[str], times: list[str] | None
+) -> None:
+    for k, name in enumerate(names):
+        tiff.plain(tmp_path / name, k)
+    index = periplus.index([tmp_path / name for name in names])
+    notes = [text for text in index.summary.warnings if "dates in their names" in text]
+    if times is None:
+        assert not notes
+        assert np.isnat(index.files.datetime).all()
+        assert len(index.arrays) == 2
+    else:
+        assert len(notes) == 1
+        assert index.files.datetime.tolist() == [np.datetime64(time, "us").item() for time in times]
+        assert index.arrays["0/data"].shape[0] == 2
+        ordered = periplus.index([tmp_path / name for name in names], arrange="stack", coordinate="order")
+        assert np.isnat(ordered.files.datetime).all()
+
+
+def test_times_of_files_win_over_dates_in_names(tmp_path: Path) -> None:
+    for k in (1, 2):
+        tile(tmp_path / f"a_2021010{k}.tif", 0, 0)
+        with rasterio.open(tmp_path / f"a_2021010{k}.tif", "r+") as file:
+            file.update_tags(TIFFTAG_DATETIME=f"2020:0{k}:01 00:00:00")
+    index = periplus.index(tmp_path / "*.tif")
+    assert index.files.datetime.astype("datetime64[M]").astype(str).tolist() == ["2020-01", "2020-02"]
+
+
+def test_recognised_dates_stay_when_an_index_is_made_again_or_grows(tmp_path: Path, tiff: SimpleNamespace) -> None:
+    for k in (1, 2, 3, 4):
+        tiff.plain(tmp_path / f"x_2021010{k}.tif", k)
+    target = tmp_path / "i.parquet"
+    periplus.index(tmp_path / "x_2021010[12].tif", to=target).close()
+    with periplus.index(tmp_path / "x_2021010[123].tif", to=target) as again:
+        assert again.summary.reused == 2
+        assert again.arrays["0/data"].shape[0] == 3
+        assert not np.isnat(again.files.datetime).any()
+    with periplus.index(tmp_path / "x_20210104.tif", to=target, append=True) as grown:
+        assert grown.arrays["0/data"].shape[0] == 4
+    with periplus.index(tmp_path / "*.tif", to=target) as same:
+        assert same.summary.reused == 4
+        one = periplus.index(tmp_path / "*.tif")
+        np.testing.assert_array_equal(same.arrays["0/data"][...], one.arrays["0/data"][...])

@@ -10,7 +10,7 @@ from affine import Affine
 import periplus
 from periplus.errors import FormatError, MissingError
 from periplus.model import Catalog, Coordinate, Georeference, Refs
-from periplus.read import Raster
+from periplus.read import RasterWindow
 
 TIMES = np.array(["2021-01-15", "2021-02-15", "2021-03-15", "2021-03-16", "2021-04-15"], "M8[us]")
 BASE = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
@@ -234,7 +234,7 @@ def test_a_raster_is_an_array(pyramid):
 
 def test_masked_masks_nodata_whatever_its_kind():
     def raster(values, nodata, dims=("bands", "y", "x")):
-        return Raster(values=values, dims=dims, transform=None, crs=None, array="a", level=0, nodata=nodata)
+        return RasterWindow(values=values, dims=dims, transform=None, crs=None, array="a", level=0, nodata=nodata)
 
     values = np.array([[[1, 2], [3, 1]], [[1, 2], [3, 1]]])
     assert raster(values, None).masked().mask.sum() == 0
