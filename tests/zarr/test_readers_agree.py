@@ -21,6 +21,7 @@ from periplus.validation.documents import read_documents
 UTM33, UTM34 = CRS.from_epsg(32633), CRS.from_epsg(32634)
 TRANSFORM = (10.0, 0.0, 500_000.0, 0.0, -10.0, 4_000_000.0)
 GRID = {"spatial:dimensions": ["y", "x"], "spatial:transform": list(TRANSFORM)}
+GDAL = "500000 10 0 4000000 0 -10"
 CODE, WKT2, PROJJSON = (
     {"proj:code": "EPSG:32633"},
     {"proj:wkt2": UTM33.to_wkt()},
@@ -113,6 +114,12 @@ DOCUMENTS = {
     "code and CF's terms that contradict": grid_mapping({**BOTH, **GRID, **CODE}, **cf_terms(UTM34)),
     "code and grid mapping without CRS": grid_mapping({**BOTH, **GRID, **CODE}, long_name="CRS"),
     "code and broken grid mapping": grid_mapping({**BOTH, **GRID, **CODE}, crs_wkt="PROJCRS[broken"),
+    "grid mapping with GeoTransform": grid_mapping(crs_wkt=UTM33.to_wkt(), GeoTransform=GDAL),
+    "GeoTransform alone": grid_mapping(GeoTransform=GDAL),
+    "GeoTransform that is none": grid_mapping(crs_wkt=UTM33.to_wkt(), GeoTransform="1 2 3"),
+    "transform and GeoTransform that contradict": grid_mapping(
+        {**BOTH, **GRID, **CODE}, crs_wkt=UTM33.to_wkt(), GeoTransform="0 10 0 0 0 -10"
+    ),
 }
 UTM, OTHER, NOTHING = ("EPSG:32633", TRANSFORM), ("EPSG:32634", TRANSFORM), (None, None)
 GOLDEN = {
@@ -142,6 +149,10 @@ GOLDEN = {
     "code and CF's terms that contradict": UTM,
     "code and grid mapping without CRS": UTM,
     "code and broken grid mapping": UTM,
+    "grid mapping with GeoTransform": UTM,
+    "GeoTransform alone": (None, TRANSFORM),
+    "GeoTransform that is none": ("EPSG:32633", None),
+    "transform and GeoTransform that contradict": UTM,
 }
 CONFLICT = r"disagree: EPSG:3263\d and EPSG:3263\d"
 WARNINGS = {
@@ -160,6 +171,8 @@ WARNINGS = {
     "code and grid mapping that contradict": "/crs has another CRS than /a declares; EPSG:32633 is used",
     "code and CF's terms that contradict": "/crs has another CRS than /a declares; EPSG:32633 is used",
     "code and broken grid mapping": "grid_mapping: /crs: .*PROJCRS.broken",
+    "GeoTransform that is none": "the GeoTransform of /crs, '1 2 3', is no transform",
+    "transform and GeoTransform that contradict": "the GeoTransform of /crs is not the declared spatial:transform",
 }
 
 
@@ -215,11 +228,17 @@ def by_xgroup(documents, folder):
     if name is None:
         return NOTHING
     attributes = dataset[name].attrs
-    crs = attributes.get("crs_wkt") or CRS.from_cf(attributes).to_wkt()
-    numbers = attributes.get("GeoTransform")
-    if numbers is None:
+    cf = "crs_wkt" not in attributes and "grid_mapping_name" in attributes
+    crs = CRS.from_cf(attributes).to_wkt() if cf else attributes.get("crs_wkt")
+    numbers = [float(word) for word in attributes.get("GeoTransform", "").split()]
+    if len(numbers) != 6:
         return answer(crs, None)
-    c, a, b, f, d, e = (float(word) for word in numbers.split())
+    c, a, b, f, d, e = numbers
+    if {"x", "y"} <= set(dataset.xindexes):
+        assert (dataset.x[0], dataset.y[0]) == (c + a / 2, f + e / 2)
+        assert (dataset.x[1] - dataset.x[0], dataset.y[1] - dataset.y[0]) == (a, e)
+    else:
+        assert "xc" in dataset.coords
     return answer(crs, (a, b, c, d, e, f))
 
 

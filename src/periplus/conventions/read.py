@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from periplus.conventions.cf.grid_mapping import check_grid_mapping, grid_by_mapping
 from periplus.conventions.cf.links import ATTRIBUTES, read_cf
 from periplus.conventions.context import Reading, texts, whole
 from periplus.conventions.coordinate_names import CoordinateNames
@@ -29,7 +30,6 @@ from periplus.conventions.meaning import (
 from periplus.conventions.multiscales.pyramid import level_of, pyramid_of
 from periplus.conventions.node import DIMENSIONS, Node, NodeLookup, StoreLookup
 from periplus.conventions.proj.attributes import crs_of
-from periplus.conventions.proj.crs import agrees_with_cf, describe_crs
 from periplus.conventions.ref import follow
 from periplus.conventions.spatial.geolocation import read_geolocation
 from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
@@ -129,11 +129,15 @@ def _array(reading: Reading) -> Meaning:
     cf = read_cf(reading, names, coords)
     coords += cf.coords
     _check_own_reference(reading)
-    _check_grid_mapping(reading, crs, cf.mapping)
+    mapped = grid_by_mapping(reading, cf.mapping)
+    check_grid_mapping(reading, cf.mapping, crs, place.grid, mapped)
+    grid = place.grid or mapped
+    if grid is not None and grid is mapped:
+        coords += _by_grid(reading, grid, crs or cf.crs, frozenset(coord.name for coord in coords), names, "CF")
     located = stated if coordinate_set is None else coordinate_set.located or stated
     if located is not None and _are_labelled(reading, coords):
         located = None  # it is the CRS of the geolocation arrays, not that of the grid
-    if not (principal or place.concerned or coordinate_set is not None or _needs_none(reading)):
+    if not (principal or place.concerned or coordinate_set is not None or grid or _needs_none(reading)):
         message = "no principal convention is declared; its axes have no coordinates"
         reading.note("principal.none", "warning", "zarr_conventions", message, "declare cs or spatial")
     return Meaning(
@@ -141,7 +145,7 @@ def _array(reading: Reading) -> Meaning:
         conventions=tuple(sorted(declared)),
         principal=tuple(principal),
         coords=tuple(coords),
-        grid=place.grid,
+        grid=grid,
         crs=crs or cf.crs or located,
         pyramid=None if place.pyramid is None else place.pyramid.path,
         level=place.level,
@@ -174,11 +178,16 @@ def _counts(coord: Coord) -> bool:
 
 
 def _by_grid(
-    reading: Reading, grid: Grid, crs: CrsText | None, covered: frozenset[str], names: CoordinateNames
+    reading: Reading,
+    grid: Grid,
+    crs: CrsText | None,
+    covered: frozenset[str],
+    names: CoordinateNames,
+    convention: str = "spatial",
 ) -> list[Coord]:
-    """Coordinates of the grid for the axes that no other principal convention describes."""
+    """Coordinates of the grid for the axes that no other convention describes."""
     both = covered & set(grid.dims)
-    if both:
+    if both and convention == "spatial":
         message = f"the axes {sorted(both)} have coordinates by another convention too; those are taken"
         reading.note("principal.both", "info", "spatial:transform", message)
     if both and not grid.upright:
@@ -186,16 +195,7 @@ def _by_grid(
     made = coords_of(grid, axis_words(crs), covered)
     for coord in made:
         names.axis(coord.name)
-    return made
-
-
-def _check_grid_mapping(reading: Reading, crs: CrsText | None, mapping: Node | None) -> None:
-    """A finding where a CF grid mapping states another CRS than a declared convention, which decides."""
-    if crs is None or mapping is None or agrees_with_cf(crs.text, mapping.attributes) is not False:
-        return
-    used = crs.code or describe_crs(crs.text).projjson.get("name", "another CRS")
-    message = f"{mapping.path} has another CRS than {crs.origin} declares; {used} is used"
-    reading.note("cf.grid-mapping-differs", "warning", "grid_mapping", message, "write the same CRS in both")
+    return [replace(coord, convention=convention) for coord in made]
 
 
 def _check_own_reference(reading: Reading) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,6 +38,16 @@ def geotransform(transform: Transform) -> str:
     """The six numbers in GDAL's order (c a b f d e), as rioxarray and GDAL read them from a grid mapping."""
     a, b, c, d, e, f = (float(v) for v in transform)
     return " ".join(repr(v) for v in (c, a, b, f, d, e))
+
+
+def transform_of(value: Any) -> Transform | None:
+    """The transform of such a text; None where it is none, or has no inverse."""
+    try:
+        c, a, b, f, d, e = (float(word) for word in value.split())
+    except (AttributeError, ValueError):
+        return None
+    finite = all(map(math.isfinite, (a, b, c, d, e, f, a * e - b * d)))
+    return (a, b, c, d, e, f) if finite and a * e != b * d else None
 
 
 def control_points(points: Iterable[GroundControlPoint]) -> str:

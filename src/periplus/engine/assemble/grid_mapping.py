@@ -11,8 +11,10 @@ from typing import Any
 import xarray as xr
 from xarray.indexes import Index
 
+from periplus.conventions.cf.encode import transform_of
 from periplus.conventions.diagnostic import Diagnostic
 from periplus.conventions.proj.crs import agrees_with_cf, describe_crs, georeference_attributes
+from periplus.conventions.spatial.grid import close
 from periplus.engine.assemble.coordinates import MadeCoordinate
 from periplus.engine.assemble.draft import DatasetDraft
 from periplus.engine.assemble.source import Findings
@@ -65,9 +67,15 @@ class GridMappings:
         return mapping if mapping in self.draft.raw else None
 
     def _agrees(self, mapping: str, array: LocatedArray) -> bool:
-        """Whether a stored grid mapping has the CRS of an array."""
-        crs, attributes = array.georeference.crs, self.draft.raw[mapping].attrs
-        return crs is None or agrees_with_cf(crs, attributes) is True
+        """Whether a stored grid mapping has the CRS of an array and, if it has any, its transform."""
+        attributes, place = self.draft.raw[mapping].attrs, array.georeference
+        if place.crs is not None and not agrees_with_cf(place.crs, attributes):
+            return False
+        stated = transform_of(attributes.get("GeoTransform"))
+        if stated is None or place.transform is None or not array.dims:
+            return True
+        height, width = (self.draft.sizes[dim] for dim in array.dims)
+        return close(place.transform, stated, (height, width))
 
     def _name_for(self, name: str, array: LocatedArray, stored: str | None, free: set[str]) -> str | None:
         """The name of an array's grid mapping, which is added where it is new; None where it needs none."""

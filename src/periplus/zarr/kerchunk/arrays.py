@@ -15,7 +15,7 @@ from periplus.conventions.meaning import Grid, Meaning
 from periplus.conventions.node import DIMENSIONS
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, Georeference, GroundControlPoint, Transform
+from periplus.model import Array, Georeference, GroundControlPoint
 from periplus.parse.json import parse_json
 from periplus.parse.zarr import ArrayMetadata, ChunkKeys
 from periplus.table.document.encodings import encoding_of, frame_of
@@ -95,29 +95,19 @@ def indexed_grid(array: Array, meaning: Meaning) -> Grid | None:
 def georeference(array: Array, meaning: Meaning, grid_mapping: Mapping[str, Any]) -> Georeference | None:
     """The georeference of an array: CRS and grid by the conventions, the rest by its grid mapping.
 
-    The grid mapping has what no convention covers: the transform as GDAL writes it, control points and RPCs, and the
-    text of a CRS that PROJ does not know.
+    The grid mapping has what no convention covers: control points and RPCs, and the text of a CRS that PROJ does not
+    know.
     """
     crs = None if meaning.crs is None else meaning.crs.code or meaning.crs.text
     if crs is None:
         crs = next((text for key in ("crs_wkt", "spatial_ref") if isinstance(text := grid_mapping.get(key), str)), None)
     grid = indexed_grid(array, meaning)
-    stated = _gdal_transform(grid_mapping.get("GeoTransform")) if meaning.grid is None else None
-    transform = stated if grid is None else grid.corner
+    transform = None if grid is None else grid.corner
     points, rpc = _control_points(grid_mapping.get("gcps")), _rpc(grid_mapping.get("rpc"))
     if crs is None and transform is None and not points and rpc is None:
         return None
     registration = "point" if grid is not None and grid.registration == "node" else "area"
     return Georeference(crs=crs, transform=transform, registration=registration, gcps=points, rpc=rpc)
-
-
-def _gdal_transform(value: Any) -> Transform | None:
-    """Six numbers in GDAL's order, as text."""
-    try:
-        c, a, b, f, d, e = (float(word) for word in value.split())
-    except (AttributeError, ValueError):
-        return None
-    return (a, b, c, d, e, f) if all(map(math.isfinite, (a, b, c, d, e, f))) else None
 
 
 def _control_points(value: Any) -> tuple[GroundControlPoint, ...]:
