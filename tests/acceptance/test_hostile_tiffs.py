@@ -129,16 +129,31 @@ def tiles(width: int, height: int, count: int, **changes: object) -> bytes:
     )  # fmt: skip
 
 
-REFUSED: dict[str, Callable[[], bytes]] = {
-    "an empty file": lambda: b"",
-    "a header alone": lambda: b"II*\0\x08\0\0\0",
+PARTLY_REFUSED: dict[str, Callable[[], bytes]] = {
     "a directory that is its own successor": lambda: tiff(image_tags(4, 4), data=PIXELS, following=[0]),
     "a circle of directories": lambda: tiff(*[image_tags(4, 4)] * 5, data=PIXELS, following=[1, 2, 3, 4, 2]),
     "directories that are each other's children": sub_cycle,
     "a directory whose child it is": lambda: small(t330=8 + len(PIXELS)),
-    "thirty thousand children at nonsense": fan,
     "directories with the same 20,000 control points": lambda: shared(33922, DOUBLE, 120_000, bytes(960_000), 2000),
     "directories with the same million offsets": lambda: shared(324, LONG, 10**6, b"\x08\0\0\0" * 10**6, 2000),
+}
+"""Directories that are wrong after good ones."""
+
+
+@pytest.mark.parametrize("name", PARTLY_REFUSED)
+def test_the_good_pages_before_a_wrong_one_are_kept(name, tmp_path, bounded):
+    path = tmp_path / "a.tif"
+    path.write_bytes(PARTLY_REFUSED[name]())
+    with bounded(), periplus.index(path) as index:
+        first = index[next(iter(index))][...]
+    np.testing.assert_array_equal(first.ravel()[:4], VALUES.ravel()[:4])
+    assert any("omitted" in text for text in index.summary.warnings)
+
+
+REFUSED: dict[str, Callable[[], bytes]] = {
+    "an empty file": lambda: b"",
+    "a header alone": lambda: b"II*\0\x08\0\0\0",
+    "thirty thousand children at nonsense": fan,
     "2^32 - 1 directories below": lambda: small(t330=(LONG, [8, 8], 2**32 - 1)),
     "2^63 directories below": lambda: big(t330=(IFD8, struct.pack("<QQ", 8, 8), 2**63)),
     "2^32 - 1 strips": lambda: small(t273=(LONG, [8, 8], 2**32 - 1)),

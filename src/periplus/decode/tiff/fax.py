@@ -82,6 +82,8 @@ def _continued(strip: bytes, compression: int) -> Iterator[bytes]:
         return
     # A decoder that finds an end of line begins there, so what follows must not make one with the zeros at the end.
     bare = strip.rstrip(b"\0")
+    if not bare:
+        raise DecodeError("the fax strip has no code in it")
     padding = len(strip) - len(bare)
     kept = bare + b"\0" * min(padding, int(_trailing_zeros(bare[-1:]) < CODE_ZEROS))
     zeros = _trailing_zeros(kept[-2:])
