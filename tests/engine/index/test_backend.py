@@ -107,9 +107,10 @@ def test_the_mask_of_a_photo(archive):
         np.testing.assert_array_equal(dataset.mask.values > 0, source.dataset_mask() > 0)
 
 
-def test_chunks_are_the_tiles_and_compute_the_same(archive):
-    chunked = xr.open_dataset(archive["reflectance"], engine="periplus", chunks={})
-    assert chunked.data.chunks == ((2,), (64, 64, 22), (64, 64, 64, 18))
+def test_chunks_compute_the_same(archive):
+    assert xr.open_dataset(archive["reflectance"], engine="periplus", chunks={}).data.data.npartitions == 1
+    chunked = xr.open_dataset(archive["reflectance"], engine="periplus", chunks={"y": 64, "x": 128})
+    assert chunked.data.chunks == ((2,), (64, 64, 22), (128, 82))
     whole = xr.open_dataset(archive["reflectance"], engine="periplus")
     np.testing.assert_array_equal(chunked.data.values, whole.data.values)
     assert float(chunked.data.mean()) == pytest.approx(float(whole.data.mean()))
@@ -300,6 +301,28 @@ def test_remote_imagery_is_opened_by_url(archive):
         dataset = xr.open_dataset(url, engine="periplus", mask_and_scale=False)
         with rasterio.open(archive["reflectance"]) as source:
             np.testing.assert_array_equal(dataset.data.values, source.read())
+
+
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_a_selection_fetches_its_tiles_only_and_a_task_all_files_at_once(archive, chunks):
+    from periplus.testing.servers.http import RangeServer
+
+    paths = sorted(archive["steps"].iterdir())
+    with RangeServer({path.name: path.read_bytes() for path in paths}) as server:
+        urls = [f"{server.url}/{path.name}" for path in paths]
+        with periplus.index(urls, arrange="stack", pattern="scene_{time:%Y%m%d}") as index:
+            dataset = xr.open_dataset(index, engine="periplus", chunks=chunks, mask_and_scale=False)
+            tile = max(index.select(level=0)["length"].to_pylist())
+            server.log.clear()
+            series = dataset.data.isel(bands=1, y=70, x=200).values
+            assert len(server.log) == len(paths)
+            assert max(request.sent for request in server.log) <= tile
+            server.log.clear()
+            everything = dataset.data.values
+            assert len(server.log) == len(paths)
+    theirs = np.stack([rasterio.open(path).read() for path in paths])
+    np.testing.assert_array_equal(everything, theirs)
+    np.testing.assert_array_equal(series, theirs[:, 1, 70, 200])
 
 
 def test_the_index_given_stays_open_and_the_one_made_is_closed(archive, monkeypatch):

@@ -153,12 +153,48 @@ def test_an_array_counts_before_labels_of_its_name():
         assert (dataset.spatial_ref == 8).all()
 
 
-def test_chunks_of_dask_are_those_of_the_source():
-    dataset = opened(array("0/data"), chunks={})
-    assert dataset.data.chunks == ((2,), (16, 16, 16, 2), (32, 28))
+SERIES = {"shape": (25, 2, 1500, 1000), "chunks": (1, 1, 256, 256), "dims": ("time", "bands", "y", "x")}
+
+
+def test_a_chunk_of_dask_is_many_of_the_source():
+    dataset = opened(array("0/data", **SERIES), chunks={})
+    assert dataset.data.chunks == ((7, 7, 7, 4), (1, 1), (512, 512, 476), (512, 488))
     assert not dataset.x.chunks
-    uneven = array("0/data", (1, 50, 60), chunks=(1, 30, 60), edges=(None, (30, 20), None))
-    assert opened(uneven, chunks={}).data.chunks == ((1,), (30, 20), (60,))
+    assert opened(array("0/data"), chunks={}).data.data.npartitions == 1
+    uneven = array("0/data", (1, 2500, 3000), chunks=(1, 1500, 3000), edges=(None, (1500, 1000), None))
+    assert opened(uneven, chunks={}).data.chunks == ((1,), (1500, 1000), (3000,))
+
+
+@pytest.mark.parametrize("engine", ["periplus", "xgroup"])
+def test_chunks_that_the_user_chooses_are_warned_of_only_where_they_split_stored_ones(engine):
+    index = index_of(array("0/data", **SERIES))
+
+    def chunks(given):
+        group = {"group": "0"} if engine == "xgroup" else {}
+        return xr.open_dataset(index, engine=engine, chunks=given, **group).data.chunks
+
+    assert chunks(None) is None
+    assert chunks({"time": 1})[0] == (1,) * 25
+    assert chunks({"time": 1, "y": 256, "x": 256})[2:] == ((256,) * 5 + (220,), (256, 256, 256, 232))
+    assert chunks({"time": -1, "y": 768})[0::2] == ((25,), (768, 732))
+    for sizes, stored in zip(chunks("auto"), SERIES["chunks"], strict=True):
+        assert all(size % stored == 0 for size in sizes[:-1])
+    with pytest.warns(UserWarning, match="separate the stored chunks"):
+        chunks({"y": 100})
+
+
+def test_variables_of_a_dataset_have_the_same_chunks():
+    wide = {**SERIES, "shape": (25, 4, 1500, 1000), "chunks": (1, 4, 256, 256)}
+    mask = {**SERIES, "shape": (25, 1, 1500, 1000), "dtype": "uint8"}
+    dataset = opened(array("0/data", **wide), array("0/mask", **mask), chunks={})
+    assert dataset.chunks["time"] == (7, 7, 7, 4)  # xarray refuses to list chunks that differ
+
+
+def test_renamed_dimensions_keep_their_chunks():
+    other = array("0/angle", (3000, 1000), dims=("y", "x"), place=None, chunks=(5, 1000))
+    dataset = opened(array("0/data", (2, 4000, 2000)), other, chunks={})
+    assert dataset.angle.dims == ("angle_y", "angle_x")
+    assert dataset.angle.chunks == ((1000, 1000, 1000), (1000,))
 
 
 def test_labels_of_x_and_y_are_kept_as_asked():

@@ -237,7 +237,7 @@ def test_an_index_is_read_by_selections_and_not_chunk_by_chunk(archive, monkeypa
     monkeypatch.setattr(lazyarray, "read_array", lambda *a, **k: read.append(a[3]) or read_array(*a, **k))
     with periplus.index(str(archive["reflectance"])) as index:
         ours = opened(index, chunks={})
-        assert ours.data.chunks == ((2,), (64, 64, 22), (64, 64, 64, 18))
+        assert ours.data.data.npartitions == 1
         part = opened(index).data[:, 10:140, 5:200]
         np.testing.assert_allclose(part, xr.open_dataset(index, engine="periplus").data[:, 10:140, 5:200])
     assert len(read) == 2

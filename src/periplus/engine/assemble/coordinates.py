@@ -16,6 +16,7 @@ from xarray.indexes import Index, PandasIndex
 
 from periplus.conventions.meaning import Affine, Coord, External, Regular, Shifted, Values
 from periplus.engine.assemble.axis import AffineAxis
+from periplus.engine.assemble.chunks import PreferredChunks
 from periplus.engine.assemble.indexes import ORDINARY, GridIndex, GridTransform, axis_index
 from periplus.engine.assemble.source import MOST_LABELS
 from periplus.errors import FormatError
@@ -185,8 +186,11 @@ def renamed(variable: xr.Variable, dims: tuple[str, ...], attributes: Mapping[st
     """The variable with renamed dimensions; its data stay lazy, and its encoding is kept."""
     names = dict(zip(variable.dims, dims, strict=True))
     encoding = dict(variable.encoding)
-    if "preferred_chunks" in encoding:
-        encoding["preferred_chunks"] = {names.get(dim, dim): size for dim, size in encoding["preferred_chunks"].items()}
+    chunks = encoding.get("preferred_chunks")
+    if isinstance(chunks, PreferredChunks):
+        encoding["preferred_chunks"] = chunks.renamed(names)
+    elif chunks is not None:
+        encoding["preferred_chunks"] = {names.get(dim, dim): size for dim, size in chunks.items()}
     made = variable.copy(deep=False)
     made.dims, made.encoding = dims, encoding
     if attributes is not None:

@@ -15,15 +15,15 @@ from periplus.conventions.meaning import CrsText, Grid, Meaning
 from periplus.conventions.node import ROOT
 from periplus.conventions.spatial.grid import coords_of
 from periplus.conventions.spatial.place import axis_words
+from periplus.engine.assemble.chunks import BANDS, Axis, chunk_encoding, group_chunks
 from periplus.engine.assemble.source import ArraySource, AssemblyOptions
 from periplus.engine.index.array import LazyArray, OpenIndex
 from periplus.engine.index.packing import PACKING, BandPacking, number, per_band, stored
 from periplus.model import Array, Georeference
 from periplus.table.query.footprint import spatial_axes
 
-BANDS = "bands"
-MOST_LABELS = MOST_CHUNKS = 1 << 20
-"""Bands that are numbered, and chunks along a dimension that are offered to dask, which lists them all in memory."""
+MOST_LABELS = 1 << 20
+"""Bands that are numbered."""
 
 
 class IndexSource(ArraySource):
@@ -34,7 +34,8 @@ class IndexSource(ArraySource):
     ) -> None:
         super().__init__(options)
         self._arrays = {ROOT + array.name: array for array in arrays if _name(array) not in options.drop}
-        self._variables = {path: lazy_variable(index, array, options) for path, array in self._arrays.items()}
+        groups = group_chunks(self._arrays.values(), index.limits)
+        self._variables = {path: lazy_variable(index, array, options, groups) for path, array in self._arrays.items()}
         for variable in self._variables.values() if url is not None else ():
             variable.encoding["source"] = url
         names = {_name(array) for array in self._arrays.values()}
@@ -109,7 +110,7 @@ def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value if plain(value) or flat(value) else json.dumps(value) for name, value in known.items()}
 
 
-def lazy_variable(index: OpenIndex, array: Array, options: AssemblyOptions) -> xr.Variable:
+def lazy_variable(index: OpenIndex, array: Array, options: AssemblyOptions, groups: Mapping[Axis, int]) -> xr.Variable:
     """An array as a lazy variable, with the attributes that xarray decodes."""
     attributes, packing = _unpacking(array, wanted=_unpacks(options, _name(array)))
     if array.georeference is not None:
@@ -119,24 +120,8 @@ def lazy_variable(index: OpenIndex, array: Array, options: AssemblyOptions) -> x
     )
     if _serves_all_bands(array):
         variable = variable.isel({BANDS: 0})
-    variable.encoding |= chunk_encoding(array, variable.dims)
+    variable.encoding |= chunk_encoding(array, variable.dims, groups)
     return variable
-
-
-def chunk_encoding(array: Array, dims: tuple[Any, ...]) -> dict[str, Any]:
-    """The chunks of an array along some of its dimensions, as xarray and dask use them."""
-    places = {dim: d for d, dim in enumerate(array.dims) if dim in dims}
-    chunks = {dim: _chunks(array, d) for dim, d in places.items()}
-    return {
-        "preferred_chunks": {dim: chunks[dim] for dim, d in places.items() if array.grid[d] <= MOST_CHUNKS},
-        "chunksizes": tuple(c if isinstance(c, int) else max(c) for c in chunks.values()),
-    }
-
-
-def _chunks(array: Array, dim: int) -> int | tuple[int, ...]:
-    """Chunk size along a dimension, or all sizes where they differ."""
-    edges = None if array.edges is None else array.edges[dim]
-    return edges if edges is not None else min(array.chunks[dim], max(array.shape[dim], 1))
 
 
 def _name(array: Array) -> str:

@@ -19,9 +19,9 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 
 from periplus.conventions.node import DIMENSIONS, ROOT, Node, join, node_of, parent
+from periplus.engine.assemble.chunks import Axis, chunk_encoding, group_chunks
 from periplus.engine.assemble.source import UNREADABLE
 from periplus.engine.index.array import LazyArray
-from periplus.engine.index.source import chunk_encoding
 from periplus.engine.xgroup.label_cache import LabelBatch, cached, is_small
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import GIB, Limits
@@ -86,6 +86,8 @@ class ZarrHierarchy:
         self._alike: dict[str, Any] = {}
         self._config = ArrayConfig.from_dict({})  # once: each array would read the settings of zarr-python
         self._index = place.store if isinstance(place.store, IndexStore) else None
+        self._groups: dict[str, dict[Axis, int]] = {}
+        """Chunks that tasks read, by group of an index."""
         self.is_index = self._index is not None
         """Whether this is an index, whose labels are computed from its transforms."""
         self.unreadable: dict[str, str] = {}
@@ -280,12 +282,28 @@ class ZarrHierarchy:
         reader.members[name] = array
         variable: xr.Variable = reader.open_store_variable(name)  # type: ignore[no-untyped-call]
         if self._index is not None:
-            variable = _read_by_index(variable, self._index, path)
+            variable = self._read_by_index(variable, self._index, path.strip("/"))
         if variable.dims != (name,) or not is_small(variable):
             return variable
         # Decoding reads times at once; other labels are read when their indexes are created, if at all.
         is_time = " since " in str(variable.attrs.get("units", ""))
         return cached(variable, self._batches["times" if is_time else "others"], path)
+
+    def _read_by_index(self, variable: xr.Variable, store: IndexStore, path: str) -> xr.Variable:
+        """The variable with data that our own reader reads: all chunks of a selection at once, not one by one."""
+        array = store.layout.leaves[path].array
+        if array is None:
+            return variable  # labels, which the store computes
+        data = LazyArray(store, array)
+        if data.dtype != variable.dtype or data.shape != variable.shape:
+            return variable
+        group = path.rpartition("/")[0]
+        if group not in self._groups:
+            leaves = store.layout.leaves_in(group).values()
+            self._groups[group] = group_chunks((leaf.array for leaf in leaves if leaf.array is not None), store.limits)
+        chunks = chunk_encoding(array, variable.dims, self._groups[group])
+        encoding = {**variable.encoding, "preferred_chunks": chunks["preferred_chunks"]}
+        return xr.Variable(variable.dims, LazilyIndexedArray(data), variable.attrs, encoding)
 
     def _reader(self, group: str, zarr_format: int) -> _GivenArrays:
         key = (group, zarr_format)
@@ -303,15 +321,3 @@ class ZarrHierarchy:
     def closers(self) -> list[Callable[[], None]]:
         """The function that closes the store, unless the user passed the store itself."""
         return [self._place.store.close] if self.owned else []
-
-
-def _read_by_index(variable: xr.Variable, store: IndexStore, path: str) -> xr.Variable:
-    """The variable with data that our own reader reads: all chunks of a selection at once, not one by one."""
-    array = store.layout.leaves[path.strip("/")].array
-    if array is None:
-        return variable  # labels, which the store computes
-    data = LazyArray(store, array)
-    if data.dtype != variable.dtype or data.shape != variable.shape:
-        return variable
-    encoding = {**variable.encoding, "preferred_chunks": chunk_encoding(array, variable.dims)["preferred_chunks"]}
-    return xr.Variable(variable.dims, LazilyIndexedArray(data), variable.attrs, encoding)
