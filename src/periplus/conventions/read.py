@@ -29,7 +29,7 @@ from periplus.conventions.meaning import (
 )
 from periplus.conventions.multiscales.pyramid import level_of, pyramid_of
 from periplus.conventions.node import DIMENSIONS, Node, NodeLookup, StoreLookup
-from periplus.conventions.proj.attributes import crs_of
+from periplus.conventions.proj.attributes import GDAL, crs_of, gdal_crs
 from periplus.conventions.ref import follow
 from periplus.conventions.spatial.geolocation import read_geolocation
 from periplus.conventions.spatial.grid import check_bbox, coords_of, properties, read_bbox, read_transform
@@ -135,6 +135,9 @@ def _array(reading: Reading) -> Meaning:
     if grid is not None and grid is mapped:
         coords += _by_grid(reading, grid, crs or cf.crs, frozenset(coord.name for coord in coords), names, "CF")
     located = stated if coordinate_set is None else coordinate_set.located or stated
+    crs = crs or cf.crs
+    if GDAL in node.attributes:
+        crs = gdal_crs(reading, crs) or crs
     if located is not None and _are_labelled(reading, coords):
         located = None  # it is the CRS of the geolocation arrays, not that of the grid
     if not (principal or place.concerned or coordinate_set is not None or grid or _needs_none(reading)):
@@ -146,7 +149,7 @@ def _array(reading: Reading) -> Meaning:
         principal=tuple(principal),
         coords=tuple(coords),
         grid=grid,
-        crs=crs or cf.crs or located,
+        crs=crs or located,
         pyramid=None if place.pyramid is None else place.pyramid.path,
         level=place.level,
         attributes={**array_units(reading), **cf.attributes},

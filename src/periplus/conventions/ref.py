@@ -65,6 +65,9 @@ def resolve(
     if not isinstance(node, str) or not isinstance(uri, str | None) or not isinstance(pointer, str | None):
         reading.note("ref.malformed", "error", where, "`uri`, `node` and `attribute` of a reference are texts")
         return None
+    if not (uri or node or pointer):
+        reading.note("ref.malformed", "error", where, "`node` of a reference is empty")
+        return None
     target = (
         _elsewhere(reading, uri, node, where)
         if uri
@@ -83,8 +86,7 @@ def follow(reading: Reading, value: Any, where: str) -> tuple[Any, ReferenceTarg
     seen: set[tuple[str | None, str, str | None]] = set()
     target: ReferenceTarget | None = None
     for _ in range(_LONGEST_CHAIN):
-        found, _ = unwrapped(value) if mapping(value) is not None and _is_reference(value) else (None, "")
-        if found is None:
+        if mapping(value) is None or not _is_reference(value):
             return value, target
         near = reading if target is None else _moved(reading, target)
         reached = resolve(near, value, where, defined_in=None if target is None else target.node)

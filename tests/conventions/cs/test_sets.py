@@ -24,7 +24,7 @@ def test_regular_values_have_an_exact_start_and_step(store, codes, coord):
     meaning = axes(store, one(lat()))
     assert coord(meaning, "lat").values == Regular(-89.5, 1, 3)
     assert coord(meaning, "lat").values.values().tolist() == [-89.5, -88.5, -87.5]
-    assert dict(coord(meaning, "lat").attributes) == {"axis": "Y", "units": "degrees"}
+    assert dict(coord(meaning, "lat").attributes) == {"axis": "Y", "units": "degrees", "direction": "north"}
     assert (meaning.principal, codes(meaning, all=True)) == (("cs",), [])
 
 
@@ -48,7 +48,7 @@ def test_an_axis_that_is_no_dimension_is_a_scalar(store, codes, coord):
     meaning = axes(store, both)
     height = coord(meaning, "height")
     assert (height.dims, height.role, height.values) == ((), "scalar", Explicit((2,)))
-    assert dict(height.attributes) == {"axis": "Z", "units": "m", "positive": "up"}
+    assert dict(height.attributes) == {"axis": "Z", "units": "m", "direction": "up", "positive": "up"}
     assert codes(meaning) == []
     store.array("/g/h", ("n",), (1,))
     outside = one(lat()) | {"height": {"coordinates": [{"values": {"external": {"ref": {"node": "../h"}}}}]}}
@@ -91,7 +91,7 @@ def test_external_values_in_every_wrapping(store, codes, coord, values, code):
 def test_axes_by_name_or_in_a_list_mean_the_same(store, codes, coord, form):
     meaning = axes(store, form)
     assert coord(meaning, "lat").values == Regular(-89.5, 1, 3)
-    assert dict(coord(meaning, "lat").attributes) == {"axis": "Y", "units": "degrees"}
+    assert dict(coord(meaning, "lat").attributes) == {"axis": "Y", "units": "degrees", "direction": "north"}
     assert codes(meaning) == []
 
 
@@ -399,6 +399,7 @@ def test_an_axis_that_is_a_term_of_a_formula_keeps_its_attributes(store, codes, 
     assert sorted((c.name, c.role) for c in meaning.coords) == [("Cs_r", "term"), ("lat", "axis"), ("s_rho", "axis")]
     assert dict(coord(meaning, "s_rho").attributes) == {
         "axis": "Z",
+        "direction": "up",
         "units": "1",
         "positive": "up",
         "standard_name": "ocean_s_coordinate_g2",

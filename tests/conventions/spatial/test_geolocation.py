@@ -26,7 +26,8 @@ def test_both_wrappings_and_both_keys_of_the_crs_are_read(positions, coord, wrap
     )
     lon = coord(meaning, "lon" if not {"lon"} & set(positions.nodes["/d"].members) else "c_lon")
     assert (lon.dims, lon.role, lon.values.reference.path) == (("y", "x"), "geolocation", "/c/lon")
-    assert dict(lon.attributes) == {"standard_name": "longitude", "units": "degrees_east"}
+    words = {"standard_name": "longitude", "units": "degrees_east", "geolocation_role": "geodetic_longitude"}
+    assert dict(lon.attributes) == words
     assert meaning.crs.code == "EPSG:4326"
 
 
@@ -45,7 +46,8 @@ def test_geodetic_and_planar_stand_side_by_side_and_fit_by_size(positions, coord
     meaning = swath(positions, value)
     assert [c.name for c in meaning.coords] == ["lon", "lat", "easting", "northing"]
     assert coord(meaning, "easting").dims == ("y", "x")
-    assert dict(coord(meaning, "easting").attributes) == {"standard_name": "projection_x_coordinate"}
+    words = {"standard_name": "projection_x_coordinate", "geolocation_role": "planar_easting"}
+    assert dict(coord(meaning, "easting").attributes) == words
     assert meaning.crs.code == "EPSG:4326"
 
 

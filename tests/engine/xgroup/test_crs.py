@@ -4,13 +4,14 @@ import warnings
 
 import numpy as np
 import pytest
+import rasterio
 import rioxarray  # noqa: F401 - registers .rio
 import xarray as xr
 import xproj  # noqa: F401 - registers .proj
 from pyproj import CRS
 from zarr.storage import MemoryStore
 
-from periplus.engine.xgroup.backend import XGroupConventionWarning
+from periplus.engine.xgroup.backend import XGroupConventionWarning, XGroupNoPrincipalWarning
 from periplus.testing.hierarchies import StoredArray, declared, spatial, write_hierarchy
 
 UTM33, UTM32, WORLD = (CRS.from_epsg(n) for n in (32633, 32632, 4326))
@@ -209,3 +210,47 @@ def test_a_declared_crs_replaces_that_of_a_grid_mapping_for_the_arrays_that_decl
     assert not {"crs", "own"} & set(dataset.data_vars)
     assert (dataset.c.encoding["grid_mapping"], dataset.own.attrs["gcps"]) == ("own", "kept")
     assert CRS.from_user_input(dataset[["c"]].rio.crs) == UTM33
+
+
+# --- GDAL -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_crs_that_gdal_writes_is_read(tmp_path):
+    profile = {"driver": "Zarr", "height": 4, "width": 5, "count": 1, "dtype": "uint16", "crs": "EPSG:32633"}
+    with rasterio.open(tmp_path / "g.zarr", "w", transform=rasterio.Affine(10, 0, 5e5, 0, -10, 5e6), **profile) as file:
+        file.write(np.arange(20, dtype="u2").reshape(1, 4, 5))
+    with pytest.warns(XGroupNoPrincipalWarning):
+        dataset = xr.open_dataset(tmp_path / "g.zarr", engine="xgroup")
+    assert dataset.g.rio.crs.to_epsg() == 32633
+    assert dataset.proj.crs == UTM33
+    assert dataset.X.values.tolist() == [500005.0, 500015.0, 500025.0, 500035.0, 500045.0]
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"wkt": UTM33.to_wkt()},
+        {"projjson": UTM33.to_json_dict()},
+        {"url": "http://www.opengis.net/def/crs/EPSG/0/32633"},
+        {"wkt": "not a CRS", "url": "http://www.opengis.net/def/crs/EPSG/0/32633"},
+    ],
+)
+def test_every_form_of_it_is_read(stated):
+    store = write_hierarchy(MemoryStore(), {"a": image({**spatial(), "_CRS": stated})})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset = xr.open_dataset(store, engine="xgroup")
+    assert dataset.proj.crs == UTM33
+    assert bool(caught) == ("not a CRS" in str(stated))
+
+
+def test_a_convention_overrides_it():
+    attributes = {**spatial(), **declared("spatial", "proj"), **forms(UTM33)["wkt2"]}
+    for other, disagrees in ((UTM33, False), (UTM32, True)):
+        store = write_hierarchy(MemoryStore(), {"a": image({**attributes, "_CRS": {"wkt": other.to_wkt()}})})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert xr.open_dataset(store, engine="xgroup").proj.crs == UTM33
+        assert [one.category for one in caught] == [XGroupConventionWarning] * disagrees
+    store = write_hierarchy(MemoryStore(), {"a": image({**spatial(), "_CRS": 5})})
+    assert "spatial_ref" not in opened(store).coords

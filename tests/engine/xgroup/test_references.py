@@ -1,5 +1,7 @@
 """References of the engine `xgroup`: to other groups and stores, resolved to coordinates; broken ones are warnings."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -336,8 +338,23 @@ def test_coordinate_variables_of_groups_above_are_found_as_cf_searches():
         ({"node": "../../../../time"}, XGroupPathWarning, "XGroupPathError"),
         ({"node": "time\\x"}, XGroupPathWarning, "XGroupPathError"),
         ({"uri": "https://example.invalid/a.zarr", "node": "/time"}, XGroupStoreWarning, "XGroupStoreError"),
+        ({"attribute": "/attributes/x"}, XGroupPathWarning, "XGroupPathError"),
+        ({}, XGroupPathWarning, "XGroupPathError"),
+        ({"node": 5}, XGroupPathWarning, "XGroupPathError"),
+        ({"node": ""}, XGroupPathWarning, "XGroupPathError"),
+        ({"node": ".."}, XGroupReferenceWarning, "XGroupReferenceError"),
     ],
-    ids=["missing", "above the root", "malformed", "another store"],
+    ids=[
+        "missing",
+        "above the root",
+        "malformed",
+        "another store",
+        "no node",
+        "empty",
+        "number",
+        "empty node",
+        "group",
+    ],
 )
 def test_a_broken_reference_is_a_warning_and_the_rest_opens(reference, category, named):
     broken = cs(axis("time", {"external": {"ref": reference}}, "temporal", "T", time=CLOCK))
@@ -515,3 +532,78 @@ def test_handlers_of_other_packages_are_asked():
     assert dataset.station.values.tolist() == ["s0", "s1"]
     assert "station" in dataset.coords
     assert ["failing" in str(one.message) for one in caught] == [True]
+
+
+@pytest.mark.parametrize("reference", [{}, {"attribute": "/attributes/crs/x"}, {"node": None}, "x"])
+def test_a_crs_or_node_that_refers_to_no_node_is_a_malformed_reference(reference):
+    nodes = {
+        "g/shared": series({**declared("cs", "ref"), "cs": {"crs": [{"ref": reference}]}}),
+        "g/own": series({**declared("ref"), "ref": reference}),
+    }
+    with pytest.warns() as caught:
+        xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup", group="g")
+    named = {str(one.message).split(",")[0] for one in caught if one.category is XGroupPathWarning}
+    expected = {"XGroupPathError: /g/shared"} | ({"XGroupPathError: /g/own"} if reference != "x" else set())
+    assert named >= expected
+
+
+def test_directions_types_and_roles_are_attributes_of_coordinates():
+    down = {"abbreviation": "Z", "coordinates": [{"direction": "down", "unit": "m", "values": {"regular": [0, 1]}}]}
+    clock = {
+        "abbreviation": "T",
+        "coordinates": [{"time": CLOCK, "values": {"external": {"ref": {"node": "/c/time"}}}}],
+    }
+    east = {"abbreviation": "X", "direction": "east", "coordinates": [{"unit": "m", "values": {"regular": [0, 1]}}]}
+    crs = [
+        {"type": "vertical", "axes": {"z": down}},
+        {"type": "temporal", "axes": {"time": clock}},
+        {"axes": {"x": east}},
+    ]
+    place = {
+        "geodetic": {"x": {"node": "/c/lon"}, "y": {"node": "/c/lat"}},
+        "planar": {"x": {"node": "/c/e"}, "y": {"node": "/c/n"}},
+    }
+    attributes = {**declared("cs", "ref", "geolocation"), "cs": {"crs": crs}, "geolocation": place}
+    swath = {name: StoredArray(dims=("z", "x"), shape=(2, 4)) for name in ("c/lon", "c/lat", "c/e", "c/n")}
+    nodes = {
+        "c/time": DAYS,
+        **swath,
+        "g/v": StoredArray(dims=("z", "time", "x"), shape=(2, 3, 4), attributes=attributes),
+    }
+    dataset = xr.open_dataset(write_hierarchy(MemoryStore(), nodes), engine="xgroup", group="g")
+    assert {name: one.attrs.get("direction") for name, one in dataset.coords.items() if name in dataset.dims} == {
+        "z": "down",
+        "time": None,
+        "x": "east",
+    }
+    assert (dataset.z.attrs["positive"], dataset.z.attrs["crs_type"]) == ("down", "vertical")
+    assert dataset.time.attrs["crs_type"] == "temporal"
+    assert "crs_type" not in dataset.x.attrs
+    assert {name: dataset[name].attrs["geolocation_role"] for name in ("lon", "lat", "e", "n")} == {
+        "lon": "geodetic_longitude",
+        "lat": "geodetic_latitude",
+        "e": "planar_easting",
+        "n": "planar_northing",
+    }
+
+
+def test_errors_are_offered_under_the_names_of_the_draft():
+    program = (
+        "import periplus.engine.xgroup as ours\n"
+        "from zarr_xgroup.errors import XGroupError, XGroupNoPrincipalWarning, XGroupPathError\n"
+        "from zarr_xgroup.errors import XGroupReferenceError, XGroupStoreError, XGroupWarning\n"
+        "assert XGroupNoPrincipalWarning is ours.XGroupNoPrincipalWarning\n"
+        "import zarr_xgroup\n"
+        "assert zarr_xgroup.errors.XGroupWarning is XGroupWarning\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_errors_of_an_installed_draft_stay_its_own(tmp_path):
+    (tmp_path / "zarr_xgroup").mkdir()
+    (tmp_path / "zarr_xgroup" / "__init__.py").write_text("")
+    (tmp_path / "zarr_xgroup" / "errors.py").write_text("mine = 1")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import periplus.engine.xgroup, zarr_xgroup.errors as e"
+    )
+    subprocess.run([sys.executable, "-c", program + "; assert e.mine == 1"], check=True)

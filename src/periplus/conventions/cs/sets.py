@@ -53,6 +53,7 @@ class _SetAxis:
     count: int
     direction: Any
     words: Mapping[str, Any]
+    """Attributes of all its coordinates."""
 
 
 def read_cs(reading: Reading, names: CoordinateNames) -> CoordinateSet | None:
@@ -107,7 +108,7 @@ def _read_crs(scope: _Scope, raw: Any, where: str) -> None:
         return
     scope.defined = None if target is None else target.node
     for name, axis, at in _axes(reading, found.get("axes"), f"{where}.axes"):
-        _read_axis(scope, name, axis, at)
+        _read_axis(scope, name, axis, at, kind=found.get("type"))
         short = axis.get("abbreviation")
         if isinstance(short, str) and scope.abbreviations.setdefault(short, name) != name:
             message = f"{short!r} is the abbreviation of {scope.abbreviations[short]!r} too"
@@ -157,7 +158,7 @@ def _axes(reading: Reading, value: Any, where: str) -> Iterator[tuple[str, Mappi
             yield name, found, at
 
 
-def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> None:
+def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str, *, kind: Any) -> None:
     reading, made, node = scope.reading, scope.made, scope.reading.node
     if name in made.axes:
         reading.note("cs.axis-repeated", "warning", where, f"the axis {name!r} is declared twice; the first is used")
@@ -165,7 +166,8 @@ def _read_axis(scope: _Scope, name: str, raw: Mapping[str, Any], where: str) -> 
     made.axes.add(name)
     dim = name if name in node.dims else None
     count = node.shape[node.dims.index(name)] if dim is not None else 1
-    words = dict(mapping(raw.get("attributes")) or {})
+    words = {"crs_type": kind} if isinstance(kind, str) else {}
+    words |= mapping(raw.get("attributes")) or {}
     abbreviation = raw.get("abbreviation")
     if isinstance(abbreviation, str) and abbreviation.upper() in _AXES:
         words["axis"] = abbreviation.upper()
@@ -250,6 +252,7 @@ def _words(reading: Reading, found: Mapping[str, Any], axis: _SetAxis, where: st
         direction = axis.direction
         reading.note("cs.direction-axis", "info", where, "`direction` is on the axis", "write it on the coordinates")
     if isinstance(direction, str):
+        words["direction"] = direction
         if direction.lower() in ("up", "down"):
             words["positive"] = direction.lower()
     elif direction is not None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from periplus.conventions.context import Reading, mapping, same
 from periplus.conventions.meaning import CrsText
@@ -15,6 +15,9 @@ from periplus.conventions.proj.crs import describe_crs, same_crs
 from periplus.errors import FormatError
 
 FORMS = ("proj:wkt2", "proj:code", "proj:projjson")
+GDAL = "_CRS"
+GDAL_FORMS: dict[str, Literal["wkt2", "code", "projjson"]] = {"wkt": "wkt2", "projjson": "projjson", "url": "code"}
+_URL = re.compile(r"https?://(?:www\.)?opengis\.net/def/crs/([^/]+)/[^/]*/([^/]+)")
 _CODE = re.compile(r"[^:\s]+:[^:\s]+")
 _WKT = re.compile(r"\s*[A-Za-z_]+\s*[\[(]")
 _WKT1 = re.compile(r"\s*(GEOGCS|PROJCS|COMPD_CS|GEOCCS|VERT_CS|LOCAL_CS)\s*[\[(]", re.IGNORECASE)
@@ -53,6 +56,37 @@ def _shared(reading: Reading, node: Node) -> CrsText | None:
     if not reading.notes:
         reading.memo["crs"] = (stated, crs)
     return crs
+
+
+def gdal_crs(reading: Reading, stated: CrsText | None) -> CrsText | None:
+    """The CRS of the attribute `_CRS` that GDAL writes, for an array that has none by a convention."""
+    node = reading.node
+    found = mapping(node.attributes.get(GDAL)) or {}
+    texts = {form: _gdal_text(form, found.get(form)) for form in GDAL_FORMS}
+    known = {
+        form: text
+        for form, text in texts.items()
+        if text is not None and _understood(reading, f".{form}", text, node.path, GDAL)
+    }
+    if not known:
+        return None
+    form, text = next(iter(known.items()))
+    if stated is not None:
+        if not same_crs(stated.text, text):
+            message = f"it disagrees with the CRS by a convention, {_named(stated.text)}, which is taken"
+            reading.note("proj.conflict", "warning", GDAL, message)
+        return None
+    reading.note("proj.gdal", "info", GDAL, "the CRS is an attribute of GDAL", "write proj:wkt2 too")
+    return CrsText(text=text, form=GDAL_FORMS[form], origin=node.path)
+
+
+def _gdal_text(form: str, value: Any) -> str | None:
+    if form == "projjson" and mapping(value):
+        return json.dumps(value, default=str)
+    if not isinstance(value, str) or not value.strip():
+        return None
+    url = _URL.fullmatch(value.strip()) if form == "url" else None
+    return value.strip() if url is None else f"{url[1]}:{url[2]}"
 
 
 def read_crs(reading: Reading, attributes: Mapping[str, Any], path: str, where: str = "") -> CrsText | None:

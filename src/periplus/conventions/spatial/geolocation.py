@@ -12,6 +12,13 @@ from periplus.conventions.node import Node
 from periplus.conventions.proj.attributes import read_crs
 from periplus.conventions.ref import ReferenceTarget, resolve
 
+_ROLES = {
+    ("geodetic", "x"): "geodetic_longitude",
+    ("geodetic", "y"): "geodetic_latitude",
+    ("planar", "x"): "planar_easting",
+    ("planar", "y"): "planar_northing",
+}
+"""The attribute `geolocation_role`, which tells the arrays of both kinds apart."""
 _WORDS = {
     ("geodetic", "x"): {"standard_name": "longitude", "units": "degrees_east"},
     ("geodetic", "y"): {"standard_name": "latitude", "units": "degrees_north"},
@@ -91,6 +98,7 @@ def _coord(
     words = {key: text for key, text in _WORDS[kind, axis].items() if key not in node.attributes}
     if kind == "planar":
         words.pop("units", None)
+    words["geolocation_role"] = _ROLES[kind, axis]
     name = names.free(node.name, target, dims=dims)
     values = External(reference=target.reference, dims=dims, shape=node.shape)
     return Coord(name=name, dims=dims, values=values, role="geolocation", convention="geolocation", attributes=words)

@@ -76,6 +76,8 @@ _BROKEN: dict[str, tuple[type[XGroupWarning], type[XGroupError]]] = {
     "node.unreadable": (XGroupReferenceWarning, XGroupReferenceError),
     "ref.missing": (XGroupReferenceWarning, XGroupReferenceError),
     "ref.cycle": (XGroupReferenceWarning, XGroupReferenceError),
+    "ref.kind": (XGroupReferenceWarning, XGroupReferenceError),
+    "ref.malformed": (XGroupPathWarning, XGroupPathError),
     "ref.path": (XGroupPathWarning, XGroupPathError),
     "ref.store": (XGroupStoreWarning, XGroupStoreError),
     "ref.denied": (XGroupStoreWarning, XGroupStoreError),
