@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import socket
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import periplus
-from periplus.errors import FormatError
+from periplus.errors import ConflictError, FormatError
 from periplus.fetch import Fetch
 from periplus.forms import FORMS, recognise
 from periplus.table.target import check_target
@@ -168,6 +170,125 @@ def test_pipes_sockets_and_devices_are_not_replaced(made, form, tmp_path):
                     periplus.index(made / "b.tif", to=tmp_path / name, form=form)
             assert os.path.samestat(os.stat(tmp_path / name), before)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("action", ["write", "index", "append"])
+@pytest.mark.parametrize("name", ["chunks", "placements", "files.parquet"])
+def test_nothing_is_deleted_or_written_outside_of_a_dataset(made, name, action, tmp_path):
+    target = placed(made, "dataset", tmp_path)
+    outside, inside = tmp_path / "outside", target / name
+    if inside.exists():
+        inside.rename(outside)
+    else:
+        outside.mkdir()
+    if outside.is_dir():
+        (outside / "part-0123456789abcdef.parquet").write_bytes(b"of another dataset")
+    inside.symlink_to(outside)
+    before = content(tmp_path)
+    index = partial(periplus.index, made / "b.tif", to=target, append=action == "append", arrange="collect")
+    act = partial(periplus.index(made / "b.tif").write, target, form="dataset") if action == "write" else index
+    with pytest.raises(FormatError, match=f"contains '{name}', a link to another place.*nothing was written"):
+        act()
+    assert content(tmp_path) == before
+    with periplus.open(target, allow=str(made)) as opened:  # it can be read
+        assert opened["0/data"].shape == (1, 40, 50)
+
+
+def test_links_inside_of_a_dataset_and_to_it_are_followed(made, tmp_path):
+    target = placed(made, "dataset", tmp_path)
+    (target / "chunks").rename(target / "elsewhere")
+    (target / "chunks").symlink_to("elsewhere")
+    (tmp_path / "link").symlink_to(target)
+    assert periplus.index(made / "b.tif").write(tmp_path / "link", form="dataset")["0/data"].shape == (2, 30, 20)
+    assert len(list((target / "elsewhere").iterdir())) == 1
+
+
+def test_a_repository_that_cannot_be_completed_deletes_nothing_outside(made, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/precious").write_bytes(b"1")
+    target = tmp_path / "new.icechunk"
+    target.mkdir()
+    (target / "chunks").symlink_to(tmp_path / "outside")
+    with pytest.raises(FormatError, match="contains 'chunks', a link to another place"):
+        periplus.index(made / "b.tif").write(target)
+    assert (tmp_path / "outside/precious").exists()
+
+
+def objects(path: Path) -> set[tuple[str, str]]:
+    """Names and definitions in a DuckDB file, those of the index left out."""
+    with duckdb.connect(str(path)) as connection:
+        found = connection.execute(
+            "select table_name, sql from duckdb_tables() union all select view_name, sql from duckdb_views() where "
+            "not internal union all select function_name, macro_definition from duckdb_functions() where not internal "
+            "union all select sequence_name, sql from duckdb_sequences()"
+        ).fetchall()
+        assert connection.execute("from my_view").fetchall()
+        assert connection.execute("select b from other.numbers where a = 1").fetchall() == [("precious",)]
+    own = {"chunks", "files", "arrays", "grid", "document", "placements", "footprint"}
+    return {one for one in found if one[0] not in own}
+
+
+@pytest.mark.parametrize("action", ["write", "index", "append"])
+def test_tables_of_users_in_a_duckdb_index_are_kept(made, action, tmp_path):
+    target = tmp_path / "index.duckdb"
+    periplus.index(made / "a.tif", to=target, arrange="collect").close()
+    with duckdb.connect(str(target)) as connection:
+        connection.execute(
+            "create schema other; create table other.numbers(a integer primary key, b varchar default 'x');"
+            "insert into other.numbers values (1, 'precious'); create view my_view as select count(*) as n from chunks;"
+            "create macro twice(a) as 2 * a; create sequence counter"
+        )
+    before = objects(target)
+    for _ in range(2):
+        if action == "write":
+            periplus.index(made / "b.tif", arrange="collect").write(target).close()
+        else:
+            periplus.index(made / "b.tif", to=target, append=action == "append", arrange="collect").close()
+        assert objects(target) == before
+    assert len(before) == 4
+    with periplus.open(target, trust=True, allow=str(made)) as opened:
+        assert [array.shape for array in opened.arrays.values()] == [(1, 40, 50), (2, 30, 20)][action != "append" :]
+        assert opened.check_index().ok
+
+
+def test_a_duckdb_index_that_another_has_open_is_not_replaced(made, tmp_path):
+    target = tmp_path / "index.duckdb"
+    index = periplus.index(made / "a.tif")
+    index.write(target).close()
+    with duckdb.connect(str(target)) as connection:
+        with pytest.raises(ConflictError, match="is open in another"):
+            index.write(target)
+        connection.execute("create table mine as select 1 as a")
+        with pytest.raises(ConflictError, match="close the program"):
+            index.write(target)
+    index.write(target).close()
+    with duckdb.connect(str(target)) as connection:
+        assert connection.execute("from mine").fetchall() == [(1,)]
+
+
+def test_a_damaged_database_is_not_replaced(made, tmp_path):
+    target = tmp_path / "index.duckdb"
+    index = periplus.index(made / "a.tif", to=target)
+    index.close()
+    whole = target.read_bytes()
+    target.write_bytes(whole[: len(whole) // 2] + b"array_references")
+    before = target.read_bytes()
+    with pytest.raises(FormatError, match="cannot be opened, so that tables of others in it would be lost"):
+        periplus.index(made / "b.tif").write(target)
+    assert target.read_bytes() == before
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_a_database_is_released_with_the_index(made, append, tmp_path):
+    target = tmp_path / "index.duckdb"
+    periplus.index(made / "a.tif", to=target, arrange="collect").close()
+    gc.collect()
+    gc.disable()  # a reference cycle must not keep it open until the next collection
+    try:
+        periplus.index(made / "b.tif", to=target, append=append, arrange="collect").close()
+        duckdb.connect(str(target)).close()
+    finally:
+        gc.enable()
 
 
 def test_the_files_table_of_a_dataset_is_not_replaced_by_a_flat_index(made, tmp_path):

@@ -120,6 +120,8 @@ class IndexRun:
             journal.clear()
         finally:
             journal.close()
+            if self._earlier is not None:
+                self._earlier.close()
         return table if self._access is None else table.under(self._access)
 
     def summary(self, table: Table) -> Summary:

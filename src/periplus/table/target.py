@@ -92,13 +92,28 @@ def check_folder(
     *,
     fetch: Fetch,
 ) -> None:
-    """FormatError unless the target is missing, an empty folder, an index, or only files that belong to one."""
+    """FormatError unless the target is missing, an empty folder, an index, or only files that belong to one.
+
+    A folder in it that is a link to a place outside does not belong to it.
+    """
     plain = canonical(url).rstrip("/")
-    if not is_folder(plain, description, fetch=fetch) or is_index(Content(plain, fetch, strict=True)):
+    if not is_folder(plain, description, fetch=fetch):
+        return
+    if is_local(plain) and (link := _link_out_of(plain)) is not None:
+        raise _refusal(f"contains {link!r}, a link to another place, where files would be written or deleted", plain)
+    if is_index(Content(plain, fetch, strict=True)):
         return
     foreign = fetch.run(_first(plain + "/", fetch, lambda name: not belongs(name)))
     if foreign is not None:
         raise _refusal(f"contains {foreign!r}, which does not belong to {description}", plain)
+
+
+def _link_out_of(folder: str) -> str | None:
+    """The name of a folder or files table directly in a folder that is a link to a place outside of it."""
+    home = os.path.realpath(folder) + "/"
+    with mapped(folder), os.scandir(folder) as entries:
+        links = [entry for entry in entries if entry.is_symlink() and (entry.is_dir() or entry.name == FILES_NAME)]
+    return next((entry.name for entry in links if not os.path.realpath(entry.path).startswith(home)), None)
 
 
 def is_folder(url: str, description: str, *, fetch: Fetch) -> bool:

@@ -28,6 +28,7 @@ from periplus.table.collection.groups import GroupColumns, GroupedArrays, kinds
 from periplus.table.document.columns import Columns, columns_for
 from periplus.table.document.document import IndexDocument, dump, load
 from periplus.table.duckdb.connection import SAFE, Connected, connect, duckdb
+from periplus.table.duckdb.others import carry_over
 from periplus.table.duckdb.sql import Database, shut, sql_errors
 from periplus.table.duckdb.views import FOOTPRINT, add_views, describe_arrays, insert, literal, quoted
 from periplus.table.parquet.decoded import Group
@@ -64,12 +65,15 @@ def write_duckdb(
 ) -> None:
     """Write the database to a temporary file and move it to its target when it is complete.
 
-    The rows go through a Parquet file: loading one at once costs a third of inserting block after block.
+    The rows go through a Parquet file: loading one at once costs a third of inserting block after block. Tables, views
+    and macros of others in a database that is replaced are kept.
     """
     catalog = gathered(catalog, files, {})
     columns = columns_for(kinds(catalog.arrays))
     with spool_folder(url) as spool, sql_errors(url):
         rows, path = spool / "rows.parquet", spool / "index.duckdb"
+        carried = carry_over(url, path)
+        expect = expect or carried
         with rows.open("w+b") as file:
             out = FlatSink(file, RowSchema(columns=columns, extras=level_extra(kinds(catalog.arrays))), catalog.arrays)
             for group in row_groups(blocks, catalog, np.asarray(files.size)):
