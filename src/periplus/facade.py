@@ -105,7 +105,8 @@ class Index:
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (text, an EPSG number, a CRS of pyproj or rasterio; default: the
         image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
         is taken where no level is that small); `time` one moment, a pair or a slice; `bands` numbers that count from
-        1, or names.
+        1, or names. Of an image that only control points or RPCs locate, it is all pixels that may show the box, with
+        `gcps` or `rpc`, and not `rectified`.
         """
         from periplus.conventions.proj.crs import in_degrees, reproject_bbox
         from periplus.rasters import Raster

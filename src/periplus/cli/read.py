@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from periplus import Index
     from periplus.cli.output.progress import Progress
     from periplus.cli.output.window import OutputImage
-    from periplus.model import Array, Transform
+    from periplus.model import Array, Georeference
 
 
 class Stretch(TextParam):
@@ -77,7 +77,8 @@ def command(
 
     Values are read as stored and never resampled. With --resolution or --max-size a coarser level (overview) is read;
     where even the coarsest level is larger than --max-size, every n-th pixel of it. A GeoTIFF or PNG is one image:
-    choose one time of a stack with --time.
+    choose one time of a stack with --time. An image that only ground control points or RPCs locate is not rectified:
+    all pixels that may show the --bbox are read, and a GeoTIFF has the points or RPCs.
 
     \b
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 1,2,3 -o overview.png
@@ -111,6 +112,9 @@ def command(
     if not quiet:
         shape, dims = extent(image.values.shape), ", ".join(image.dims)
         click.echo(f"{output}: {shape} ({dims}) {image.values.dtype}", err=True)
+        if image.transform is None and (image.gcps or image.rpc):
+            by = "ground control points" if image.gcps else "RPCs"
+            click.echo(f"note: the image is located by {by}: its pixels are not rectified", err=True)
 
 
 def numbers(bands: str | None) -> list[int | str] | None:
@@ -143,6 +147,8 @@ def by_bbox(
         dims=raster.dims,
         transform=raster.transform,
         crs=raster.crs,
+        gcps=raster.gcps,
+        rpc=raster.rpc,
         nodata=raster.nodata,
         bands=raster.bands,
         attributes=of_bands(source, chosen),
@@ -175,11 +181,14 @@ def by_window(
     chosen = list(range(*span["bands"])) if "bands" in span else None
     kept = of_bands(source, chosen)
     names = each(source.attributes.get("band_names") or [], 0)
+    place = located(index, source, span)
     return OutputImage(
         values=values,
         dims=source.dims,
-        transform=shifted(index, source, span),
-        crs=source.georeference.crs if source.georeference else None,
+        transform=place.transform,
+        crs=place.crs,
+        gcps=place.gcps,
+        rpc=place.rpc,
         nodata=kept.get("_FillValue"),
         bands=tuple(str(names[band]) for band in chosen or () if band < len(names)),
         attributes=kept,
@@ -198,14 +207,15 @@ def of_bands(source: Array, chosen: list[int] | None) -> dict[str, Any]:
     }
 
 
-def shifted(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Transform | None:
-    """The transform of the pixels of the window."""
-    from periplus.model import affine
+def located(index: Index, source: Array, span: dict[str, tuple[int, int]]) -> Georeference:
+    """The georeference of the pixels of the window."""
+    from periplus.model import Georeference
+    from periplus.model.affine import cropped
 
-    finest = index.table.catalog.levels(source.pyramid)[0]
-    place = next((a for a in (source, finest) if a.georeference is not None and a.georeference.transform), None)
-    if place is None or place.georeference is None or place.georeference.transform is None or "x" not in span:
-        return None
-    down, across = (place.shape[i] / source.shape[i] for i in (source.dims.index("y"), source.dims.index("x")))
-    (row, _), (column, _) = span["y"], span["x"]
-    return affine.shifted(affine.scaled(place.georeference.transform, down, across), row, column)
+    where, finest = source.georeference or Georeference(), index.table.catalog.levels(source.pyramid)[0]
+    if "x" not in span or "y" not in span:
+        return Georeference(crs=where.crs)
+    if where.transform is None and not where.gcps and where.rpc is None and finest.georeference is not None:
+        down, across = (finest.shape[i] / source.shape[i] for i in (source.dims.index("y"), source.dims.index("x")))
+        where = cropped(finest.georeference, 0, 0, down, across)
+    return cropped(where, span["y"][0], span["x"][0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from periplus.model.arrays import (
     MOST_LEVELS,
+    RPC_COEFFICIENTS,
+    RPC_NAMES,
     Array,
     BBox,
     Codec,
@@ -25,6 +27,8 @@ from periplus.model.steps import About, FirstSidecar, FolderListing, Found, Need
 
 __all__ = [
     "MOST_LEVELS",
+    "RPC_COEFFICIENTS",
+    "RPC_NAMES",
     "About",
     "Array",
     "BBox",

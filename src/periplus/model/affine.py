@@ -1,11 +1,15 @@
-"""Arithmetic of transforms: (a, b, c, d, e, f) from columns and rows to x and y, and back. Pure numbers, no I/O."""
+"""Arithmetic of transforms, (a, b, c, d, e, f) from columns and rows to x and y, and of what else locates pixels.
+
+Pure numbers, no I/O.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from periplus.errors import FormatError
-from periplus.model import BBox, Transform
+from periplus.model import BBox, Georeference, Transform
 
 
 def place(transform: Transform, row: float, column: float) -> tuple[float, float]:
@@ -32,6 +36,29 @@ def scaled(transform: Transform, down: float, across: float) -> Transform:
     """The transform of an image whose pixels are `down` rows by `across` columns of this one."""
     a, b, c, d, e, f = transform
     return a * across, b * down, c, d * across, e * down, f
+
+
+def cropped(where: Georeference, row: float, column: float, down: float = 1, across: float = 1) -> Georeference:
+    """The georeference of an image that begins at another pixel, whose pixels are `down` rows by `across` columns."""
+    transform, rpc = where.transform, where.rpc
+    if transform is not None:
+        transform = scaled(shifted(transform, row, column), down, across)
+    gcps = tuple(replace(p, column=(p.column - column) / across, row=(p.row - row) / down) for p in where.gcps)
+    if rpc is not None:
+        try:
+            offsets, scales = ([float(rpc[f"{name}_{kind}"]) for name in ("line", "samp")] for kind in ("off", "scale"))
+        except (KeyError, TypeError, ValueError):
+            rpc = None  # of an index that someone else wrote
+        else:
+            # RPC lines and samples count from the centre of the first pixel.
+            rpc = {
+                **rpc,
+                "line_off": (offsets[0] + 0.5 - row) / down - 0.5,
+                "samp_off": (offsets[1] + 0.5 - column) / across - 0.5,
+                "line_scale": scales[0] / down,
+                "samp_scale": scales[1] / across,
+            }
+    return replace(where, transform=transform, gcps=gcps, rpc=rpc)
 
 
 def pixel_size(transform: Transform) -> tuple[float, float]:

@@ -26,6 +26,14 @@ BBox: TypeAlias = tuple[float, float, float, float]
 """(xmin, ymin, xmax, ymax) at pixel edges; x before y in every CRS."""
 
 
+RPC_NAMES = (
+    "err_bias", "err_rand", "line_off", "samp_off", "lat_off", "long_off", "height_off",
+    "line_scale", "samp_scale", "lat_scale", "long_scale", "height_scale",
+)  # fmt: skip
+RPC_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
+"""Keys of `Georeference.rpc`, in the order of the tag of TIFF: numbers, and lists of twenty; named as in rasterio."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundControlPoint:
     """A pixel position (column, row, at pixel corners) and its coordinates in the CRS."""

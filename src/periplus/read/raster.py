@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import Array, BBox, Transform, pyramid_of
-from periplus.model.affine import box, scaled, shifted
+from periplus.model import Array, BBox, GroundControlPoint, Transform, pyramid_of
+from periplus.model.affine import box, cropped
 from periplus.read.choose import Bands, Images, attributes_of, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import Progress, select_outer
 from periplus.read.reader import read_array
-from periplus.read.window import axes, columns_in, crs_of, level_for, transform_of, window_in
+from periplus.read.window import axes, columns_in, crs_of, georeference_of, level_for, window_in
 from periplus.table.query.boxes import InDegrees, Reproject
 from periplus.table.query.footprint import WORLD, corners, upright
 from periplus.table.query.times import time_coordinate
@@ -29,13 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RasterWindow:
-    """Pixels as stored, with their georeference and metadata."""
+    """Pixels as stored, with their georeference and metadata.
+
+    Pixels are never resampled. Where only ground control points or RPCs locate them they are not `rectified`, and the
+    window shows at least the box that was asked for.
+    """
 
     values: NDArray[Any]
     dims: tuple[str, ...]
     transform: Transform | None
-    """From pixel corners of this window to the CRS."""
+    """From pixel corners of this window to the CRS; None for pixels that are not rectified."""
     crs: str | None
+    """Of the transform, or of the control points; EPSG:4326 where only RPCs locate the pixels."""
     array: str
     """Name of the array that was read."""
     level: int
@@ -48,6 +53,15 @@ class RasterWindow:
     """Names of the bands read, where the file has names."""
     attrs: Mapping[str, Any] = field(default_factory=dict)
     """Attributes of the array: scale_factor, add_offset, units and others; lists have a value for each band read."""
+    gcps: tuple[GroundControlPoint, ...] = ()
+    """Ground control points, at pixel corners of this window."""
+    rpc: Mapping[str, Any] | None = None
+    """Rational polynomial coefficients for the pixels of this window, under the names that rasterio gives them."""
+
+    @property
+    def rectified(self) -> bool:
+        """Whether pixels are on a grid of the CRS."""
+        return self.transform is not None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,7 +100,11 @@ class RasterWindow:
         dims = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.values.shape, strict=True))
         box = ", ".join(f"{v:.10g}" for v in self.bbox)
         crs = self.crs if self.crs is None or len(self.crs) <= 16 else "a CRS in WKT or PROJJSON"
-        return f"<periplus raster of {self.array!r} ({dims}) {self.values.dtype}, bbox ({box}) in {crs}>"
+        where = f"bbox ({box}) in {crs}"
+        if not self.rectified and (self.gcps or self.rpc):
+            by = [f"{len(self.gcps)} control points in {crs}"] * bool(self.gcps) + ["RPCs"] * (self.rpc is not None)
+            where = f"not rectified: located by {' and '.join(by)}"
+        return f"<periplus raster of {self.array!r} ({dims}) {self.values.dtype}, {where}>"
 
 
 def read_raster(
@@ -134,9 +152,9 @@ def read_raster(
     y, x = axes(image)
     # Of each block of pixels, the one nearest to its centre is read.
     keys[y], keys[x] = _every(top, bottom, step), _every(left, right, step)
-    transform = transform_of(levels, image)
-    if transform is not None and right > image.shape[x]:
-        keys[x] = columns_in(keys[x], transform, image.shape[x])
+    place = georeference_of(levels, image)
+    if place.transform is not None and right > image.shape[x]:
+        keys[x] = columns_in(keys[x], place.transform, image.shape[x])
     coordinates = time_key(table.catalog, image, time, keys)
     names, chosen = band_key(image, bands, keys)
     if "bands" in image.dims and not isinstance(chosen, int):
@@ -154,8 +172,8 @@ def read_raster(
             workers=workers,
         )
     )
-    if transform is not None:
-        transform = scaled(shifted(transform, top, left), step, step)
+    place = cropped(place, top, left, step, step)
+    transform = place.transform
     dims = tuple(dim for dim, key in zip(image.dims, keys) if not isinstance(key, int))
     if transform is not None and transform[1] == transform[3] == 0:
         a, _, c, _, e, f = transform
@@ -166,13 +184,15 @@ def read_raster(
         values=values,
         dims=dims,
         transform=transform,
-        crs=crs_of(levels, image),
+        crs=place.crs,
         array=image.name,
         level=image.level,
         nodata=nodata_of(image, chosen),
         coordinates=coordinates,
         bands=names,
         attrs=attributes_of(image, chosen),
+        gcps=place.gcps,
+        rpc=place.rpc,
     )
 
 

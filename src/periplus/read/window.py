@@ -1,21 +1,23 @@
 """Windows: the level and pixels for a bounding box and a resolution. Pure geometry, no I/O.
 
 Transforms are (a, b, c, d, e, f) from pixel corners to the CRS, x before y; north-up, south-up
-or rotated.
+or rotated. Images without one may be located by ground control points or RPCs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError, MissingError
-from periplus.model import Array, BBox, Transform
-from periplus.model.affine import box, pixel_size, reach, scaled
-from periplus.table.query.footprint import TURN, spatial_axes, turns
+from periplus.model import Array, BBox, Georeference, Transform
+from periplus.model.affine import box, cropped, pixel_size, reach
+from periplus.read.unrectified import pixel_range
+from periplus.table.query.footprint import TURN, around, ground_crs, meets, spatial_axes, turns
 
 Window = tuple[int, int, int, int]
 """(row_start, row_stop, column_start, column_stop) in pixels. Across the antimeridian, columns continue after the last,
@@ -41,26 +43,23 @@ def size(array: Array) -> tuple[int, int]:
     return array.shape[y], array.shape[x]
 
 
+def georeference_of(levels: Sequence[Array], array: Array) -> Georeference:
+    """The georeference of the array, or that of the finest level scaled to the size of the array; with its CRS."""
+    own, base = array.georeference or Georeference(), levels[0].georeference or Georeference()
+    (rows, columns), (base_rows, base_columns) = size(array), size(levels[0])
+    if own.transform is None and not own.gcps and own.rpc is None and rows and columns:
+        own = replace(cropped(base, 0, 0, base_rows / rows, base_columns / columns), crs=own.crs)
+    return replace(own, crs=ground_crs(own) or ground_crs(base))
+
+
 def transform_of(levels: Sequence[Array], array: Array) -> Transform | None:
     """The transform of the array, or that of the finest level scaled to the size of the array."""
-    own = array.georeference
-    if own is not None and own.transform is not None:
-        return own.transform
-    base = levels[0].georeference
-    if base is None or base.transform is None:
-        return None
-    (rows, columns), (base_rows, base_columns) = size(array), size(levels[0])
-    if not rows or not columns:
-        return None
-    return scaled(base.transform, base_rows / rows, base_columns / columns)
+    return georeference_of(levels, array).transform
 
 
 def crs_of(levels: Sequence[Array], array: Array) -> str | None:
     """The array's CRS, or that of the finest level."""
-    for level in (array, levels[0]):
-        if level.georeference is not None and level.georeference.crs is not None:
-            return level.georeference.crs
-    return None
+    return georeference_of(levels, array).crs
 
 
 def window_of(bbox: BBox, transform: Transform, rows: int, columns: int) -> Window | None:
@@ -130,14 +129,33 @@ def window_in(levels: Sequence[Array], array: Array, bbox: BBox | None, *, degre
     rows, columns = size(array)
     if bbox is None:
         return 0, rows, 0, columns
-    transform = transform_of(levels, array)
-    if transform is None:
+    place = georeference_of(levels, array)
+    covered = around(replace(array, georeference=place))
+    if covered is None:
         raise FormatError(f"{array.name} has no transform, so a bbox cannot be used; select pixels by index")
-    window = (window_across if degrees else window_of)(bbox, transform, rows, columns)
+    if place.transform is not None:
+        window = (window_across if degrees else window_of)(bbox, place.transform, rows, columns)
+    else:
+        window = _unrectified(place, turns(bbox, covered[0]) if degrees else (bbox,), covered[0], rows, columns)
     if window is None:
-        shown = tuple(round(v, 6) for v in box(transform, 0, 0, columns, rows))
+        shown = tuple(round(v, 6) for v in covered[0])
         raise MissingError(f"the bbox {bbox} does not intersect {array.name}, which covers {shown}")
     return window
+
+
+def _unrectified(place: Georeference, boxes: Sequence[BBox], covered: BBox, rows: int, columns: int) -> Window | None:
+    """The pixels that may show one of the boxes, clipped to the image; None if there are none."""
+    found = []
+    for one in boxes:
+        if meets(np.array([covered]).T, one)[0]:
+            # Where the place of the box is not known, it may be anywhere in the image.
+            span = pixel_range(place, one) or (0.0, float(rows), 0.0, float(columns))
+            row, column = _snapped(*span[:2], rows), _snapped(*span[2:], columns)
+            found += [(*row, *column)] if row is not None and column is not None else []
+    if not found:
+        return None
+    tops, bottoms, lefts, rights = zip(*found, strict=True)
+    return min(tops), max(bottoms), min(lefts), max(rights)
 
 
 def level_for(

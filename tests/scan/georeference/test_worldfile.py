@@ -11,10 +11,9 @@ from rasterio.rpc import RPC
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import About, Found, Source
+from periplus.model import RPC_COEFFICIENTS, RPC_NAMES, About, Found, Source
 from periplus.scan.drive import scan_bytes
 from periplus.scan.georeference import worldfile
-from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
 from periplus.scan.sidecars import name_of, sidecar_names
 
 WORLD = "0.5\n0.125\n-0.25\n-2.0\n500000.25\n4649999.0\n"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.model import Transform
+from periplus.model import RPC_COEFFICIENTS, RPC_NAMES, GroundControlPoint, Transform
 
 TILE = 256
 BIG = 0xF0000000
@@ -34,6 +34,8 @@ def write(
     bands: NDArray[Any],
     *,
     transform: Transform | None = None,
+    gcps: Sequence[GroundControlPoint] = (),
+    rpc: Mapping[str, Any] | None = None,
     crs: str | None = None,
     geographic: bool = False,
     nodata: int | float | None = None,
@@ -62,7 +64,8 @@ def write(
         *_colours(bands, colormap, white_is_zero),
         (324, long, offsets),
         (325, long, counts),
-        *_georeference(transform, crs, geographic),
+        *_georeference(transform, gcps, crs, geographic),
+        *_rpc(rpc),
         *_metadata(items, nodata),
     ]
     directory = _write_directory(file, sorted(tags), big)
@@ -117,8 +120,13 @@ def _colours(bands: NDArray[Any], colormap: Sequence[Sequence[int]] | None, whit
     return tags
 
 
-def _georeference(transform: Transform | None, crs: str | None, geographic: bool) -> list[Tag]:
+def _georeference(
+    transform: Transform | None, gcps: Sequence[GroundControlPoint], crs: str | None, geographic: bool
+) -> list[Tag]:
     tags: list[Tag] = []
+    if transform is None and gcps:
+        points = [number for p in gcps for number in (p.column, p.row, 0.0, p.x, p.y, p.z)]
+        tags.append((33922, _DOUBLE, points))
     if transform is not None:
         a, b, c, d, e, f = transform
         if b == d == 0 and a > 0 > e:
@@ -144,6 +152,14 @@ def _georeference(transform: Transform | None, crs: str | None, geographic: bool
     if text:
         tags.append((34737, _ASCII, text + b"\0"))
     return tags
+
+
+def _rpc(rpc: Mapping[str, Any] | None) -> list[Tag]:
+    """The tag of rational polynomial coefficients; errors that are not known are -1."""
+    if rpc is None:
+        return []
+    numbers = [float(rpc.get(name, -1)) for name in RPC_NAMES]
+    return [(50844, _DOUBLE, [*numbers, *(float(number) for name in RPC_COEFFICIENTS for number in rpc[name])])]
 
 
 def _metadata(items: Iterable[tuple[int, str, str]], nodata: int | float | None) -> list[Tag]:

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.model import Transform
+from periplus.model import GroundControlPoint, Transform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,6 +21,8 @@ class OutputImage:
     dims: tuple[str, ...]
     transform: Transform | None
     crs: str | None
+    gcps: tuple[GroundControlPoint, ...] = ()
+    rpc: Mapping[str, Any] | None = None
     nodata: Any = None
     """One value, or one for each band."""
     bands: tuple[str, ...] = ()
@@ -61,12 +63,13 @@ def write_npy(picture: OutputImage, file: BinaryIO) -> None:
 
 
 def write_tif(picture: OutputImage, file: BinaryIO) -> None:
-    """A GeoTIFF; values as stored, with nodata, scale, offset and band names."""
+    """A GeoTIFF; values as stored, with nodata, scale, offset and band names, and what locates the pixels."""
     from periplus.cli.output.geotiff import CODE, write
     from periplus.conventions.proj.crs import describe_crs
 
     bands = stacked(picture)
-    crs, geographic = picture.crs, False
+    # Where only RPCs locate the pixels, which is in degrees, the file has no coordinates.
+    crs, geographic = picture.crs if picture.transform or picture.gcps or not picture.rpc else None, False
     if crs is not None:
         known = describe_crs(crs)
         geographic = known.is_geographic
@@ -81,6 +84,8 @@ def write_tif(picture: OutputImage, file: BinaryIO) -> None:
         file,
         bands,
         transform=picture.transform,
+        gcps=picture.gcps,
+        rpc=picture.rpc,
         crs=crs,
         geographic=geographic,
         nodata=nodata.pop() if len(nodata) == 1 else None,

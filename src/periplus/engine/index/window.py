@@ -41,7 +41,9 @@ def data_array(window: RasterWindow, *, mask_and_scale: bool) -> xr.DataArray:
     values = np.asarray(window.values)
     kept = {key: value for key, value in window.attrs.items() if key not in ("band_names", "_FillValue")}
     nodata = {} if window.nodata is None else {"_FillValue": window.nodata}
-    place = Georeference(crs=window.crs, transform=window.transform)
+    in_degrees_only = window.transform is None and not window.gcps and window.rpc is not None
+    crs = None if in_degrees_only else window.crs
+    place = Georeference(crs=crs, transform=window.transform, gcps=window.gcps, rpc=window.rpc)
     array = Array(
         name=name,
         dims=window.dims,

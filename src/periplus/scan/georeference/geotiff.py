@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from periplus.model import Georeference, GroundControlPoint, Transform, affine
+from periplus.model import RPC_COEFFICIENTS, RPC_NAMES, Georeference, GroundControlPoint, Transform, affine
 from periplus.scan.georeference import geokeys
 from periplus.scan.tiff import tags as tag
 from periplus.scan.tiff.tags import Fields
-
-RPC_NAMES = (
-    "err_bias", "err_rand", "line_off", "samp_off", "lat_off", "long_off", "height_off",
-    "line_scale", "samp_scale", "lat_scale", "long_scale", "height_scale",
-)  # fmt: skip
-RPC_COEFFICIENTS = ("line_num_coeff", "line_den_coeff", "samp_num_coeff", "samp_den_coeff")
 
 
 def georeference(fields: Fields) -> Georeference | None:
@@ -58,21 +51,7 @@ def _meaning(
 
 def reduced(where: Georeference | None, x: float, y: float) -> Georeference | None:
     """The georeferencing of a level, whose pixels are `x` columns by `y` rows of the image."""
-    if where is None or x == y == 1:
-        return where
-    transform = None if where.transform is None else affine.scaled(where.transform, y, x)
-    gcps = tuple(replace(p, column=p.column / x, row=p.row / y) for p in where.gcps)
-    rpc = where.rpc
-    if rpc is not None:
-        # RPC lines and samples count from the centre of the first pixel.
-        rpc = {
-            **rpc,
-            "line_off": (rpc["line_off"] + 0.5) / y - 0.5,
-            "samp_off": (rpc["samp_off"] + 0.5) / x - 0.5,
-            "line_scale": rpc["line_scale"] / y,
-            "samp_scale": rpc["samp_scale"] / x,
-        }
-    return Georeference(crs=where.crs, transform=transform, registration=where.registration, gcps=gcps, rpc=rpc)
+    return where if where is None or x == y == 1 else affine.cropped(where, 0, 0, y, x)
 
 
 def _transform(fields: Fields, point: bool) -> Transform | None:

@@ -10,8 +10,18 @@ from typing import Any
 
 from periplus.errors import FormatError
 from periplus.limits import Limits
-from periplus.model import About, Array, FirstSidecar, Georeference, GroundControlPoint, Need, Source, Transform
-from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
+from periplus.model import (
+    RPC_COEFFICIENTS,
+    RPC_NAMES,
+    About,
+    Array,
+    FirstSidecar,
+    Georeference,
+    GroundControlPoint,
+    Need,
+    Source,
+    Transform,
+)
 from periplus.scan.sidecars import name_of, sidecar_names
 from periplus.scan.xml import parse_xml
 

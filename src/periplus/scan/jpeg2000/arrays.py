@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,11 +146,11 @@ def _grown(where: Georeference | None, facts: Codestream, level: int) -> Georefe
         return where
     size = 1 << level
     larger = reduced(where, size, size)
-    if larger is None or larger.transform is None:
-        return larger
+    if larger is None:
+        return None
     begins = [-(-axis.start // axis.step) for axis in (facts.x, facts.y)]
     across, down = (-(-begin // size) - begin / size for begin in begins)
-    return replace(larger, transform=affine.shifted(larger.transform, down, across))
+    return affine.cropped(larger, down, across)
 
 
 def _regular(sizes: tuple[int, ...]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from periplus.model import RPC_COEFFICIENTS, RPC_NAMES
 from periplus.scan.cursor import Cursor
-from periplus.scan.georeference.geotiff import RPC_COEFFICIENTS, RPC_NAMES
 
 MOST_TRES = 4_096
 MOST_DESCRIBED = 262_144

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from periplus.errors import FormatError
-from periplus.model import Array, BBox, GroundControlPoint, Transform
+from periplus.model import Array, BBox, Georeference, GroundControlPoint, Transform
 from periplus.model.affine import box, reach
 
 WORLD = "EPSG:4326"
@@ -50,14 +50,18 @@ def around(array: Array) -> tuple[BBox, str | None] | None:
     place, axes = array.georeference, spatial_axes(array)
     if place is None or axes is None:
         return None
-    crs = place.crs
     if place.transform is not None:
         box = bounds(array)
     elif place.gcps:
         box = _among(place.gcps, array.shape[axes[1]], array.shape[axes[0]])
     else:
-        box, crs = _ground(place.rpc), WORLD
-    return None if box is None or not all(map(math.isfinite, box)) else (box, crs)
+        box = _ground(place.rpc)
+    return None if box is None or not all(map(math.isfinite, box)) else (box, ground_crs(place))
+
+
+def ground_crs(place: Georeference) -> str | None:
+    """The CRS in which pixels are located: degrees if only RPCs locate them, whatever else the file declares."""
+    return WORLD if place.transform is None and not place.gcps and place.rpc is not None else place.crs
 
 
 def _among(points: Sequence[GroundControlPoint], width: int, height: int) -> BBox | None:
