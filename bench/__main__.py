@@ -22,6 +22,7 @@ SECTIONS = (
     "bigstore",
     "conventions",
     "collecting",
+    "dask",
 )
 REPORT = Path(__file__).parent.parent / "docs" / "bench.md"
 

@@ -81,7 +81,7 @@ def machine() -> dict[str, str]:
     facts = {"processor": model, "cores": str(os.cpu_count()), "python": platform.python_version()}
     for name in ("periplus", "numpy", "imagecodecs", "pyarrow", "duckdb", "obstore", "rasterio", "tifffile",
                  "async-tiff", "virtual-tiff", "virtualizarr", "kerchunk", "zarr",
-                 "osml-imagery-io"):  # fmt: skip
+                 "osml-imagery-io", "xarray", "dask", "odc-stac", "stackstac", "rioxarray"):  # fmt: skip
         try:
             facts[name] = version(name)
         except PackageNotFoundError:

@@ -327,8 +327,9 @@ def test_xarray_opens_a_mosaic_with_uneven_chunks(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     paths = [tile(tmp_path / f"{c}.tif", 0, c * 70, (70, 70), nodata=None) for c in range(3)]
     periplus.index(paths, to=tmp_path / "m.parquet", arrange="mosaic").close()
-    with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus", chunks={}) as found:
-        assert found.data.chunksizes["x"] == (32, 32, 6) * 3
+    sizes = (32, 32, 6) * 3
+    with xarray.open_dataset(tmp_path / "m.parquet", engine="periplus", chunks={"x": sizes}) as found:
+        assert found.data.encoding["preferred_chunks"]["x"] == found.data.chunksizes["x"] == sizes
         np.testing.assert_array_equal(found.data.values, merged(paths)[0])
 
 
