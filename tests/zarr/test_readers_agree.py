@@ -1,11 +1,13 @@
 """One table of metadata documents, and the CRS and transform that each reader of them finds: golden."""
 
+import base64
 import json
 import re
 import warnings
 from contextlib import closing
 
 import icechunk
+import numpy as np
 import pytest
 import xarray as xr
 import zarr
@@ -444,3 +446,110 @@ def test_attributes_of_renamed_dimensions_describe_the_same_grid(tmp_path):
     assert renamed.attrs["spatial:dimensions"] == list(renamed.dims)
     assert renamed.attrs["spatial:transform"] == [0.0, 10.0, 500_000.0, -10.0, 0.0, 4_000_000.0]
     assert renamed.attrs["spatial:shape"] == list(renamed.shape)
+
+
+def with_labels(folder, attributes, *, off, inline, names=("y", "x"), mapping=None):
+    """A store whose labels are off by some metres, and references to it."""
+    root = zarr.create_group(folder / "labels.zarr")
+    root.create_array("a", shape=(4, 5), dtype="u1", dimension_names=names, attributes=attributes, compressors=None)
+    if mapping is not None:
+        root.create_array("crs", shape=(), dtype="u1", attributes=mapping)
+    right = (3_999_995 - 10.0 * np.arange(4), 500_005 + 10.0 * np.arange(5))
+    for name, labels in zip(names, right, strict=True):
+        one = root.create_array(name, shape=labels.shape, dtype="f8", dimension_names=[name], compressors=None)
+        one[:] = labels + off
+    refs = {}
+    for path in (folder / "labels.zarr").rglob("*"):
+        key = path.relative_to(folder / "labels.zarr").as_posix()
+        if path.name == "zarr.json":
+            refs[key] = path.read_text()
+        elif path.is_file():
+            data = base64.b64encode(path.read_bytes()).decode()
+            refs[key] = f"base64:{data}" if inline else [str(path)]
+    (folder / "labels.json").write_text(json.dumps({"version": 1, "refs": refs}))
+    return str(folder / "labels.zarr"), str(folder / "labels.json")
+
+
+def labels_by_every_route(folder, store, refs, name):
+    """Labels of one axis by name of the route."""
+    with closing(periplus.open(refs)) as index:
+        index.write(folder / "flat.parquet")
+        index.write(folder / "one.icechunk")
+        read = index.read(array="a")
+        exit_ = xr.open_dataset(index.store(), engine="zarr", consolidated=False)[name].values.tolist()
+    found = {"read": read.coordinates[name].tolist() if name in read.coordinates else None, "store()": exit_}
+    paths = {"Zarr": store, "kerchunk": refs, "flat": folder / "flat.parquet", "Icechunk": folder / "one.icechunk"}
+    for form, path in paths.items():
+        for engine in ("xgroup",) if form == "Zarr" else ("xgroup", "periplus"):
+            for coords in ("auto", "memory"):
+                with xr.open_dataset(path, engine=engine, coords=coords) as dataset:
+                    found[form, engine, coords] = dataset[name].values.tolist()
+    return found
+
+
+@pytest.mark.filterwarnings("ignore:.*the stored labels of")
+@pytest.mark.parametrize("names", [("y", "x"), ("lat", "lon")])
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_declared_transform_gives_the_labels_by_every_route(inline, names, tmp_path):
+    attributes = {**BOTH, **GRID, "spatial:dimensions": list(names), **CODE}
+    store, refs = with_labels(tmp_path, attributes, off=1000, inline=inline, names=names)
+    found = labels_by_every_route(tmp_path, store, refs, names[1])
+    right = [500_005.0, 500_015.0, 500_025.0, 500_035.0, 500_045.0]
+    assert found == dict.fromkeys(found, right)
+
+
+def warned(open_it):
+    """The warnings of opening something, as one text."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_it().close()
+    return "\n".join(str(one.message) for one in caught)
+
+
+def test_stored_labels_that_contradict_the_transform_are_reported(tmp_path):
+    store, refs = with_labels(tmp_path, {**BOTH, **GRID, **CODE}, off=1000, inline=True)
+    said = "the stored labels of x are not those of the transform; those of the transform are used"
+    assert said in warned(lambda: xr.open_dataset(store, engine="xgroup"))
+    assert said in warned(lambda: periplus.open(refs))
+    deep = [one for one in periplus.validate(store, deep=True).findings if one.code == "spatial.labels-differ"]
+    assert {(one.path, one.attribute) for one in deep} == {("/a", "spatial:transform")}
+    assert len(deep) == 2
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_stored_labels_that_agree_are_not_reported(inline, tmp_path):
+    store, refs = with_labels(tmp_path, {**BOTH, **GRID, **CODE}, off=0, inline=inline)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = labels_by_every_route(tmp_path, store, refs, "x")
+    right = [500_005.0, 500_015.0, 500_025.0, 500_035.0, 500_045.0]
+    assert found == dict.fromkeys(found, right)
+    assert "spatial.labels-differ" not in {one.code for one in periplus.validate(store, deep=True).findings}
+
+
+@pytest.mark.filterwarnings("ignore:.*the stored labels of", "ignore:no principal convention")
+@pytest.mark.parametrize("inline", [True, False])
+def test_stored_labels_come_before_a_geotransform_that_is_not_declared(inline, tmp_path):
+    mapping = {"crs_wkt": UTM33.to_wkt(), "GeoTransform": GDAL}
+    store, refs = with_labels(tmp_path, {"grid_mapping": "crs"}, off=1000, inline=inline, mapping=mapping)
+    found = labels_by_every_route(tmp_path, store, refs, "x")
+    right = [501_005.0, 501_015.0, 501_025.0, 501_035.0, 501_045.0]
+    assert found.pop("read") in (None, right)
+    assert found == dict.fromkeys(found, right)
+    with closing(periplus.open(refs)) as index:
+        assert (index["a"].georeference.crs is None, index["a"].georeference.transform) == (False, None)
+    fault = "are not those of" if inline else "cannot be compared with"
+    assert f"{fault} the transform; the transform is ignored" in warned(lambda: periplus.open(refs))
+    said = "are not those of the transform; the stored ones are used"
+    assert said in warned(lambda: xr.open_dataset(store, engine="xgroup"))
+
+
+def test_a_geotransform_that_the_stored_labels_confirm_is_used(tmp_path):
+    mapping = {"crs_wkt": UTM33.to_wkt(), "GeoTransform": GDAL}
+    store, refs = with_labels(tmp_path, {"grid_mapping": "crs"}, off=0, inline=True, mapping=mapping)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with closing(periplus.open(refs)) as index:
+            assert index["a"].georeference.transform == TRANSFORM
+        with xr.open_dataset(store, engine="xgroup", bbox=(500_000, 3_999_980, 500_020, 4_000_000)) as dataset:
+            assert dict(dataset.sizes) == {"y": 2, "x": 2}

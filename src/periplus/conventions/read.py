@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from periplus.conventions.cf.grid_mapping import check_grid_mapping, grid_by_mapping
+from periplus.conventions.cf.grid_mapping import BY_GRID_MAPPING, check_grid_mapping, grid_by_mapping
 from periplus.conventions.cf.links import ATTRIBUTES, read_cf
 from periplus.conventions.context import Reading, texts, whole
 from periplus.conventions.coordinate_names import CoordinateNames
@@ -133,7 +133,9 @@ def _array(reading: Reading) -> Meaning:
     check_grid_mapping(reading, cf.mapping, crs, place.grid, mapped)
     grid = place.grid or mapped
     if grid is not None and grid is mapped:
-        coords += _by_grid(reading, grid, crs or cf.crs, frozenset(coord.name for coord in coords), names, "CF")
+        coords += _by_grid(
+            reading, grid, crs or cf.crs, frozenset(coord.name for coord in coords), names, BY_GRID_MAPPING
+        )
     located = stated if coordinate_set is None else coordinate_set.located or stated
     crs = crs or cf.crs
     if GDAL in node.attributes:

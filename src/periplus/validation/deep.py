@@ -1,4 +1,4 @@
-"""Deep checks: samples of every pyramid are compared, to find coarse levels that disagree with finer ones."""
+"""Deep checks: samples of every pyramid are compared between levels, and stored labels with the grids of arrays."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from periplus.conventions.cf.grid_mapping import BY_GRID_MAPPING
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.meaning import Pyramid
-from periplus.conventions.node import Node
+from periplus.conventions.meaning import Pyramid, Regular
+from periplus.conventions.node import ROOT, Node, join, parent
+from periplus.conventions.spatial.transform import labels_differ, labels_finding
 from periplus.validation.checks import StoreMeaning
 
 WINDOWS = 12
@@ -35,6 +37,11 @@ SOME, MANY = 0.01, 0.1
 """Shares of pixels that disagree: from the first on it is a warning, from the second an error."""
 
 
+MOST_LABELS = 1 << 24
+"""Labels of one axis that are read."""
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+
+
 @dataclass(slots=True)
 class _ValueTally:
     seen: int = 0
@@ -50,6 +57,36 @@ def look(store: StoreMeaning, root: Any) -> Iterator[Diagnostic]:
     for meaning in store.groups.values():
         if meaning.pyramid is not None:
             yield from _pyramid(store, meaning.pyramid, root)
+    yield from _labels(store, root)
+
+
+def _labels(store: StoreMeaning, root: Any) -> Iterator[Diagnostic]:
+    """Stored labels that are not those of a grid along their dimension."""
+    seen: set[tuple[str, Regular]] = set()
+    for path, meaning in store.arrays.items():
+        for coord in meaning.coords if meaning.grid is not None else ():
+            node = store.nodes.get(join(parent(path) or ROOT, coord.name))
+            values = coord.values
+            if node is None or not isinstance(values, Regular) or node.dims != coord.dims or node.dims != (node.name,):
+                continue
+            packed = {"scale_factor", "add_offset"} & node.attributes.keys()
+            if node.shape != (values.count,) or packed or (node.path, values) in seen:
+                continue
+            seen.add((node.path, values))
+            try:
+                differ = values.count <= MOST_LABELS and labels_differ(root[node.path.strip("/")][:], values)
+            except UNREADABLE as error:
+                yield _unreadable(node.path, error)
+                continue
+            if differ:
+                declared = coord.convention != BY_GRID_MAPPING
+                used = "some readers use either" if declared else "the stored ones are used"
+                yield labels_finding(path, coord.name, declared=declared, used=used)
+
+
+def _unreadable(path: str, error: Exception) -> Diagnostic:
+    message = f"its values cannot be read: {type(error).__name__}: {str(error)[:200]}"
+    return Diagnostic("deep.unreadable", "error", path, "", message)
 
 
 def _pyramid(store: StoreMeaning, pyramid: Pyramid, root: Any) -> Iterator[Diagnostic]:
@@ -76,9 +113,8 @@ def _level(store: StoreMeaning, coarse: Node, fine: Node, root: Any, rule: str |
     try:
         upper, lower = root[coarse.path.strip("/")], root[fine.path.strip("/")]
         tally = _compared(upper, lower, axes, rule, seed=zlib.crc32(coarse.path.encode()))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        message = f"its values cannot be read: {type(error).__name__}: {str(error)[:200]}"
-        yield Diagnostic("deep.unreadable", "error", coarse.path, "", message)
+    except UNREADABLE as error:
+        yield _unreadable(coarse.path, error)
         return
     if not tally.seen:
         return

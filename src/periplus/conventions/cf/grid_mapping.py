@@ -9,6 +9,10 @@ from periplus.conventions.node import Node
 from periplus.conventions.proj.crs import agrees_with_cf, describe_crs
 from periplus.conventions.spatial.grid import close, usual_dims
 
+BY_GRID_MAPPING = "CF"
+"""The convention of coordinates that a GeoTransform gives. Stored labels come first: GDAL writes netCDF files with rows
+from south to north and a GeoTransform from north to south."""
+
 
 def grid_by_mapping(reading: Reading, mapping: Node | None) -> Grid | None:
     """The grid of the array being read by the GeoTransform of its grid mapping: over y and x, or its last two dims."""

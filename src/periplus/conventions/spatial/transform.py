@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.conventions.meaning import Grid
+from periplus.conventions.diagnostic import Diagnostic
+from periplus.conventions.meaning import Grid, Regular
+from periplus.conventions.spatial.grid import TOLERANCE
 from periplus.errors import FormatError
 from periplus.model import Transform
 from periplus.model.affine import place, position, scaled, shifted
@@ -86,6 +88,24 @@ def agrees(transform: Transform, other: Transform, shape: tuple[int, int]) -> bo
     ends = [(row, column) for row in (0, height - 1) for column in (0, width - 1)]
     apart = (np.subtract(place(transform, *end), place(other, *end)) for end in ends)
     return all(float(np.abs(one).max()) <= SLACK * cell for one in apart)
+
+
+def labels_differ(labels: Any, grid: Regular, at: Any = slice(None)) -> bool:
+    """Whether stored labels, those `at` some places, are not those of an axis, beyond the rounding of both."""
+    values, right = np.asarray(labels), grid.values()[at]
+    if values.dtype.kind not in "iuf" or values.shape != right.shape:
+        return True
+    rounding = np.spacing(np.abs(values).max(initial=0)) if values.dtype.kind == "f" else 0.0
+    slack = max(abs(grid.step) * max(SLACK, TOLERANCE * grid.count), 2 * float(rounding))
+    return not bool((np.abs(values.astype(np.float64) - right) <= slack).all())
+
+
+def labels_finding(path: str, name: str, *, declared: bool, used: str, fault: str = "are not those of") -> Diagnostic:
+    """The finding about stored labels of an array's axis; `declared`: by spatial, and not only by a GeoTransform."""
+    message = f"the stored labels of {name} {fault} the transform; {used}"
+    return Diagnostic(
+        "spatial.labels-differ", "warning", path, "spatial:transform" if declared else "grid_mapping", message
+    )
 
 
 def _axis(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import xarray as xr
 
+from periplus.conventions.cf.grid_mapping import BY_GRID_MAPPING
 from periplus.conventions.diagnostic import NO_PRINCIPAL
 from periplus.conventions.meaning import Coord, CrsText, Grid, Meaning, Regular
+from periplus.conventions.spatial.transform import labels_differ, labels_finding
 from periplus.conventions.write.attributes import declare, merged
 from periplus.engine.assemble.attach import CoordinateAttacher
 from periplus.engine.assemble.coordinates import renamed
@@ -21,6 +23,8 @@ from periplus.engine.assemble.source import MOST_LABELS, UNREADABLE, ArraySource
 from periplus.errors import PeriplusError
 
 REGISTRATION = "spatial:registration"
+MOST_COMPARED = 1 << 17
+"""Labels that are compared one by one: so many are kept in memory when they are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,7 @@ class _Assembly:
 
     def dataset(self, attributes: Mapping[str, Any]) -> xr.Dataset:
         stored, meanings = self._read()
-        if self.source.computes_labels:
-            self._remove_computed_labels(stored, meanings)
+        self._choose_labels(stored, meanings)
         dims: dict[str, dict[str, str]] = {}
         for name in sorted(stored, key=lambda name: (*_rank(name, stored[name]), name)):
             dims[name] = self._add(name, stored[name], meanings[name])
@@ -85,16 +88,34 @@ class _Assembly:
             self.findings.add(meanings[name].diagnostics)
         return stored, meanings
 
-    def _remove_computed_labels(self, stored: dict[str, xr.Variable], meanings: Mapping[str, Meaning]) -> None:
-        """Leave out stored labels that a grid gives as well: computed ones need no reading."""
-        axes = [coord for meaning in meanings.values() for coord in meaning.coords if is_axis(coord)]
-        for coord in axes:
-            labels, values = stored.get(coord.name), coord.values
-            if labels is None or not isinstance(values, Regular):
-                continue
-            if labels.dims == coord.dims and labels.size == values.count:
-                del stored[coord.name]
-                self.source.skip(self.draft.remove(coord.name))
+    def _choose_labels(self, stored: dict[str, xr.Variable], meanings: dict[str, Meaning]) -> None:
+        """Decide between stored labels and those of a grid: a declared grid wins, and a GeoTransform does not.
+
+        Computed ones need no reading. Where stored ones are used, a grid that gives others is left out.
+        """
+        differ: dict[tuple[str, Regular], bool] = {}
+        for name, meaning in meanings.items():
+            for coord in filter(is_axis, meaning.coords):
+                labels, values = stored.get(coord.name), coord.values
+                if labels is None or not isinstance(values, Regular):
+                    continue
+                if labels.dims != coord.dims or labels.size != values.count:
+                    continue
+                declared = coord.convention != BY_GRID_MAPPING
+                computed = declared and self.source.computes_labels
+                key = (coord.name, values)
+                if key not in differ:
+                    of_grid = meaning.grid is not None and coord.name in meaning.grid.dims
+                    differ[key] = of_grid and not computed and _differ(labels, values)
+                    if differ[key]:
+                        used = "those of the transform are used" if declared else "the stored ones are used"
+                        self.findings.add([labels_finding(meaning.path, coord.name, declared=declared, used=used)])
+                if computed or (declared and differ[key]):
+                    del stored[coord.name]
+                    self.source.skip(self.draft.remove(coord.name))
+                elif differ[key]:
+                    kept = tuple(one for one in meaning.coords if one.convention != BY_GRID_MAPPING or not is_axis(one))
+                    meanings[name] = replace(meaning, grid=None, coords=kept)
 
     def _add(self, name: str, variable: xr.Variable, meaning: Meaning) -> dict[str, str]:
         """Add an array; returns the names that its dimensions have in the Dataset."""
@@ -225,6 +246,16 @@ class _Assembly:
             (coords if is_coord else data)[name] = variable
         indexes: dict[Hashable, Any] = {name: made.index for name, made in ready.items() if made.index is not None}
         return joined(data, coords, indexes, attrs)
+
+
+def _differ(labels: xr.Variable, values: Regular) -> bool:
+    """Whether stored labels are not those of a grid; of many, both ends are read. Unreadable ones are not compared."""
+    at = [0, -1] if values.count > MOST_COMPARED else slice(None)
+    try:
+        part = xr.conventions.decode_cf_variable("labels", labels[at], decode_times=False)
+        return labels_differ(part.values, values, at)
+    except (PeriplusError, *UNREADABLE):
+        return False
 
 
 def _rank(name: str, variable: xr.Variable) -> tuple[bool, int]:

@@ -33,6 +33,7 @@ class IndexSource(ArraySource):
         self, index: OpenIndex, arrays: list[Array], options: AssemblyOptions, *, url: str | None = None
     ) -> None:
         super().__init__(options)
+        self.computes_labels = options.coords != "none"
         self._arrays = {ROOT + array.name: array for array in arrays if _name(array) not in options.drop}
         groups = group_chunks(self._arrays.values(), index.limits)
         self._variables = {path: lazy_variable(index, array, options, groups) for path, array in self._arrays.items()}

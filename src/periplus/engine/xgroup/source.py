@@ -25,8 +25,7 @@ class ZarrSource(ArraySource):
     ) -> None:
         super().__init__(options)
         self.hierarchy, self.cross, self.strict = hierarchy, cross, strict
-        # Labels of an index are computed unless options ask for them in memory.
-        self.computes_labels = options.coords == "lazy" or (hierarchy.is_index and options.coords == "auto")
+        self.computes_labels = options.coords == "lazy" or (hierarchy.is_index and options.coords != "none")
         self.handlers: tuple[Handler, ...]
         self.handlers, notes = third_parties()
         self.findings.add(notes)

@@ -8,16 +8,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from periplus.conventions.cf.grid_mapping import BY_GRID_MAPPING
 from periplus.conventions.diagnostic import Diagnostic
-from periplus.conventions.meaning import Meaning
+from periplus.conventions.meaning import Meaning, Regular
 from periplus.conventions.node import Node, node_of
 from periplus.conventions.read import Reader
+from periplus.conventions.spatial.transform import labels_differ, labels_finding
 from periplus.errors import FormatError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, Catalog, Coordinate, Refs
 from periplus.model.arrays import MOST_LEVELS
 from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
 from periplus.parse.zarr.documents import key_of
+from periplus.table.query.footprint import spatial_axes
 from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, indexed_grid, kept_attributes, referenced_array
 from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 
@@ -87,12 +90,13 @@ def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limi
     arrays = nodes.arrays
     used: set[str] = set()
     made: dict[str, Array] = {}
+    labels = _labels(nodes, rows, first, limits)
     meanings = _Meanings(nodes.metadata)
     for path, stored in arrays.items():
         array = stored.array
         mapping_path = _grid_mapping(array, path, arrays)
         mapping = {} if mapping_path is None else arrays[mapping_path].array.attributes
-        meaning = meanings.of(path)
+        meaning = meanings.compared(path, meanings.of(path), labels)
         located = georeference(array, meaning, mapping)
         if meaning.grid is not None and indexed_grid(array, meaning) is None:
             meanings.note_lost_grid(path, meaning.grid.dims)
@@ -105,20 +109,11 @@ def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limi
         if mapping_path is not None and located is not None:
             used.add(mapping_path)
     meanings.warn()
-    budget = LabelBudget()
-    labels: dict[str, Coordinate] = {}
-    for path, array in made.items():
-        refs = rows(path) if array.dims == (_leaf(path),) else None
-        found = None if refs is None else labels_of(arrays[path].array, refs, limits, budget)
-        if found is not None:
-            labels[path] = found
-    for path, metadata in nodes.texts.items():
-        found = text_labels(path, metadata, *first(path))
-        if found is not None:
-            labels[path] = found
     data = {path: array for path, array in made.items() if path not in used and path not in labels}
     by_group = _by_group(data)
     computed = {path for path, one in labels.items() if _is_computed(one, by_group.get(_group(path), ()))}
+    # A declared grid gives these as well; the index would have to read them, and they may differ.
+    computed |= meanings.overruled | {path for path in data if _is_along_grid(data[path], by_group[_group(path)])}
     coordinates, given = _coordinates({path: labels[path] for path in labels if path not in computed}, data)
     used |= computed | given
     held = {array.name: array for path, array in made.items() if path not in used}
@@ -126,6 +121,22 @@ def catalog_of(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limi
     arrangement = {"kind": "zarr", **({"left_out": unread} if unread else {})}
     groups = _group_attributes(nodes.metadata)
     return Catalog(arrays=held, coordinates=coordinates, attributes=groups, arrangement=arrangement), used
+
+
+def _labels(nodes: ParsedNodes, rows: RowsOf, first: FirstChunk, limits: Limits) -> dict[str, Coordinate]:
+    """Labels of dimensions whose values are inline, by path."""
+    budget = LabelBudget()
+    labels: dict[str, Coordinate] = {}
+    for path, stored in nodes.arrays.items():
+        refs = rows(path) if stored.array.dims == (_leaf(path),) else None
+        found = None if refs is None else labels_of(stored.array, refs, limits, budget)
+        if found is not None:
+            labels[path] = found
+    for path, metadata in nodes.texts.items():
+        found = text_labels(path, metadata, *first(path))
+        if found is not None:
+            labels[path] = found
+    return labels
 
 
 class _Meanings:
@@ -140,6 +151,8 @@ class _Meanings:
         self._nodes: dict[str, Node | None] = {}
         self._reader = Reader(lookup=self._lookup)
         self._findings: dict[Diagnostic, None] = {}
+        self.overruled: set[str] = set()
+        """Paths of labels that are not those of a declared grid."""
 
     def of(self, path: str) -> Meaning:
         node = self._lookup(f"/{path}")
@@ -147,6 +160,31 @@ class _Meanings:
             return Meaning(path=path)  # a scalar, or labels, which have no georeference
         meaning = self._reader.array(node)
         self._note(meaning.diagnostics)
+        return meaning
+
+    def compared(self, path: str, meaning: Meaning, labels: Mapping[str, Coordinate]) -> Meaning:
+        """The meaning of an array without the grid of a GeoTransform, where stored labels may be others.
+
+        Labels that are inline are compared with it; others cannot be, as opening an index reads no values.
+        """
+        grid = meaning.grid
+        for coord in meaning.coords:
+            near = self._lookup(f"/{_group(path)}/{coord.name}" if _group(path) else f"/{coord.name}")
+            along = grid is not None and coord.name in grid.dims and isinstance(coord.values, Regular)
+            if not along or near is None or near.dims != (coord.name,):
+                continue
+            stored = labels.get(near.path.strip("/"))
+            declared = coord.convention != BY_GRID_MAPPING
+            if stored is None and declared:
+                continue
+            if stored is not None and not labels_differ(stored.values, coord.values):  # type: ignore[arg-type]
+                continue
+            fault = "cannot be compared with" if stored is None else "are not those of"
+            used = "those of the transform are used" if declared else "the transform is ignored"
+            self._note([labels_finding(f"/{path}", coord.name, declared=declared, used=used, fault=fault)])
+            if not declared:
+                return replace(meaning, grid=None)
+            self.overruled.add(near.path.strip("/"))
         return meaning
 
     def note_lost_grid(self, path: str, dims: tuple[str, str]) -> None:
@@ -286,11 +324,26 @@ def _is_computed(labels: Coordinate, arrays: Sequence[Array]) -> bool:
     holders = [array for array in arrays if dim in array.dims]
     if not holders:
         return False
-    if dim in ("x", "y"):
-        return all(_has_upright_grid(one) for one in holders)
+    if dim in ("x", "y") and all(_has_upright_grid(one) for one in holders):
+        return True
     values = labels.values.tolist()
     return dim == "bands" and (
         values == list(range(1, len(values) + 1)) or any(a.attributes.get("band_names") == values for a in holders)
+    )
+
+
+def _is_along_grid(labels: Array, arrays: Sequence[Array]) -> bool:
+    """Whether an array is labels of a dimension along which all others of its group have an upright grid."""
+    dim = _leaf(labels.name)
+    holders = [array for array in arrays if dim in array.dims and array.name != labels.name]
+    return (
+        labels.dims == (dim,)
+        and bool(holders)
+        and all(
+            _has_upright_grid(one) and axes is not None and dim in (one.dims[axes[0]], one.dims[axes[1]])
+            for one in holders
+            for axes in [spatial_axes(one)]
+        )
     )
 
 
