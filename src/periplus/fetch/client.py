@@ -21,7 +21,7 @@ from periplus.fetch.local import atomic
 from periplus.fetch.local import files as local
 from periplus.fetch.local.files import LocalFile, OpenFiles
 from periplus.fetch.merge import Spans
-from periplus.fetch.objects.options import check_options, options_for, store_config
+from periplus.fetch.objects.options import PROVIDER, check_options, options_for, store_config
 from periplus.fetch.objects.profile import with_profile
 from periplus.fetch.remote import Remote
 from periplus.fetch.stale import check_same
@@ -120,6 +120,8 @@ class Fetch:
         plain = canonical(url)
         scheme, options = scheme_of(plain), options_for(plain, self._options)
         config, client = store_config(scheme, with_profile(options) if scheme == "s3" else options)
+        if PROVIDER in config:
+            raise FormatError(f"another library reads this URL and cannot use a {PROVIDER}; pass keys", url=plain)
         return {**client, **config}
 
     # --- reading ---------------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "AlreadyExistsError": (ConflictError, "the object exists already"),
     "PermissionDeniedError": (
         DeniedError,
-        "the store refuses access; credentials are those of storage_options, or of the environment",
+        "the store refuses access; credentials are those of storage_options, or of the environment, and a bucket whose "
+        "requester pays needs the option requester_pays",
     ),
     "UnauthenticatedError": (
         DeniedError,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ _RENAMED: dict[str, dict[str, str]] = {
         "token": "session_token",
         "endpoint_url": "endpoint",
         "region_name": "region",
-        "requester_pays": "request_payer",
     },
     "gs": {"endpoint_url": "base_url", "endpoint": "base_url"},
     "az": {
@@ -29,12 +28,16 @@ _RENAMED: dict[str, dict[str, str]] = {
     },
 }
 ANONYMOUS = ("anon", "anonymous", "no_sign_request", "skip_signature", "unsigned")
+PAYER = ("requester_pays", "request_payer", "aws_request_payer", "RequestPayer")
+PAYER_VARIABLE = "AWS_REQUEST_PAYER"
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Variables in which the library finds the endpoint of S3 for itself."""
 _WEB_ONLY = ("headers", "query")
 FROM_ENVIRONMENT = "env:"
 """Begins a value that is the name of an environment variable: each process looks it up, so that no pickle holds it."""
+PROVIDER = "credential_provider"
+"""A callable that returns credentials with the time they expire, as the store's library defines it and calls again."""
 # Where the store's library looks for credentials, apart from the machine's own metadata service.
 KEYS = {
     "s3": ("access_key_id", "aws_access_key_id", "web_identity_token_file", "container_credentials_relative_uri"),
@@ -54,6 +57,13 @@ VENDOR = Path("/sys/class/dmi/id/sys_vendor")
 _MACHINE = {"s3": "Amazon", "gs": "Google"}
 
 
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("headers", Mapping, "a dict of names and values"),
+    ("query", str, "text"),
+    (PROVIDER, Callable, "a callable that returns credentials"),
+)
+
+
 def check_options(options: Any) -> dict[str, Any]:
     """Storage options as a dict; TypeError where they, or some of them, are of another type."""
     if not isinstance(options, Mapping | None):
@@ -61,7 +71,7 @@ def check_options(options: Any) -> dict[str, Any]:
     found = {} if options is None else dict(options)
     for prefix in [name for name in found if "://" in str(name)]:
         check_options(found[prefix])
-    for name, kind, what in (("headers", Mapping, "a dict of names and values"), ("query", str, "text")):
+    for name, kind, what in _KINDS:
         if not isinstance(found.get(name), kind | None):
             raise TypeError(f"the storage option {name} is {what}, not {type(found[name]).__name__}")
     return found
@@ -107,6 +117,10 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
             config["skip_signature"] = _truth(name, value)
         elif name == "token" and value == "anon":
             config["skip_signature"] = True
+        elif name in PAYER and kind == "s3":
+            config["request_payer"] = str(value).lower() == "requester" or _truth(name, value)
+        elif name in PAYER and kind == "gs":
+            client["default_headers"] = {**client.get("default_headers", {}), "x-goog-user-project": _project(value)}
         elif name == "allow_http":
             client["allow_http"] = _truth(name, value)
         elif name == "use_ssl":
@@ -116,9 +130,18 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
     endpoint = next((str(v) for k, v in config.items() if "endpoint" in k or k == "base_url"), "")
     if kind == "s3" and not endpoint:
         endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    if kind == "s3" and os.environ.get(PAYER_VARIABLE, "").lower() in ("requester", "true"):
+        config.setdefault("request_payer", True)
     if scheme_of(endpoint) == "http":
         client.setdefault("allow_http", True)
     return config, client
+
+
+def _project(value: Any) -> str:
+    """The Google project that pays; there is no default for it."""
+    if not isinstance(value, str) or value.strip().lower() in _TRUTHS:
+        raise FormatError("the storage option requester_pays is, for gs:// URLs, the project to be billed")
+    return value
 
 
 def _truth(name: str, value: Any) -> bool:
@@ -136,7 +159,7 @@ def nobody(scheme: str, config: Mapping[str, Any]) -> bool:
     """
     if scheme not in KEYS or "skip_signature" in config:
         return False
-    if any(key in config for key in KEYS[scheme]) or any(name in os.environ for name in VARIABLES[scheme]):
+    if any(key in config for key in (PROVIDER, *KEYS[scheme])) or any(name in os.environ for name in VARIABLES[scheme]):
         return False
     if scheme == "gs" and (Path.home() / ".config/gcloud/application_default_credentials.json").exists():
         return False

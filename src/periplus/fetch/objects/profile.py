@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from periplus.errors import DeniedError, FormatError
-from periplus.fetch.objects.options import ANONYMOUS, ENDPOINTS, KEYS, VARIABLES
+from periplus.fetch.objects.options import ANONYMOUS, ENDPOINTS, KEYS, PROVIDER, VARIABLES
 
 _FILES = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "config"}
 _SETTINGS = {
@@ -33,7 +33,7 @@ def with_profile(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     plain = {name: value for name, value in options.items() if name != "profile"}
     asked = options.get("profile") or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-    stated = any(name in plain for name in ("key", *KEYS["s3"], *ANONYMOUS)) or plain.get("token") == "anon"
+    stated = any(name in plain for name in ("key", PROVIDER, *KEYS["s3"], *ANONYMOUS)) or plain.get("token") == "anon"
     if stated or ("profile" not in options and any(name in os.environ for name in VARIABLES["s3"])):
         return plain
     found = _read(asked or "default")

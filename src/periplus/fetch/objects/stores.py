@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from periplus import forks
-from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError, StaleError
+from periplus.errors import ConflictError, DeniedError, FetchError, FormatError, MissingError, PeriplusError, StaleError
 from periplus.fetch.errors import mapped, translate
 from periplus.fetch.glob import Glob
 from periplus.fetch.http.retry import Gate, Patience
-from periplus.fetch.objects.options import nobody, store_config, wants_region
+from periplus.fetch.objects.options import PROVIDER, nobody, store_config, wants_region
 from periplus.fetch.objects.profile import with_profile
 from periplus.fetch.stale import check_same, strong
 from periplus.model import Source
@@ -94,6 +94,8 @@ class ObjectStores:
                 config, client = store_config(scheme, with_profile(options) if scheme == "s3" else options)
                 if nobody(scheme, config):
                     config["skip_signature"] = True
+                if config.get("skip_signature") and config.get("request_payer"):
+                    raise DeniedError("requester pays needs credentials: anonymous requests cannot be billed", url=url)
                 if scheme == "s3" and wants_region(config):
                     region = await self._region(bucket)
                     config.update({} if region is None else {"region": region})
@@ -349,9 +351,12 @@ def open_store(
     container, _, account = bucket.partition("@")
     if account:
         config.setdefault("account_name", account.partition(".")[0])
+    provider = config.pop(PROVIDER, None)
     kind: Any = {"s3": S3Store, "gs": GCSStore}.get(scheme, AzureStore)
     try:
-        store: ObjectStore = kind(container, config=config, client_options=client, retry_config=retry)
+        store: ObjectStore = kind(
+            container, config=config, client_options=client, retry_config=retry, credential_provider=provider
+        )
     except BaseException as error:
         if translate(error, url) is None:
             raise

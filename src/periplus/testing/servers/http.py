@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -45,7 +45,8 @@ class RangeServer:
 
     `content` is a folder or a mapping of names to bytes. `latency` is in seconds, before every response.
     Change `files`, `faults` and `latency` at any time; `faults[path]` is a list, used up from the front,
-    and `faults["*"]` holds for every path. `headers` are added to every response.
+    and `faults["*"]` holds for every path. `headers` are added to every response. `guard` is asked first: it gets the
+    method, the target and the headers of a request, and its response, if it has one, is sent in place of the object.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class RangeServer:
         self.files: dict[str, bytes] = dict(content) if isinstance(content, Mapping) else {}
         self.modified: dict[str, float] = {}
         self.headers: list[str] = []
+        self.guard: Callable[[str, str, Mapping[str, str]], Response | None] | None = None
         self.latency = latency
         self.faults: dict[str, list[Fault]] = {}
         self.log: list[LoggedRequest] = []
@@ -218,8 +220,9 @@ class _Connection(asyncio.Protocol):
             await asyncio.sleep(server.latency + (fault.seconds if fault.kind == "stall" else 0.0))
         finally:
             server.waiting -= 1
+        guarded = None if server.guard is None else server.guard(method, target, headers)
         data, size, tag, modified = server.look(path)
-        response = respond(method, headers, size, tag, modified, fault)
+        response = guarded or respond(method, headers, size, tag, modified, fault)
         line = LoggedRequest(method, target, response.asked, response.status, response.length, headers)
         server.log.append(line)  # before the body is sent, so that a client that has it finds the line
         if fault.kind == "reset":
