@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from periplus.errors import ConflictError, FetchError, MissingError, PeriplusError
+from periplus.errors import ConflictError, FetchError, FormatError, MissingError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.fetch.local.atomic import replacing, write_file
 
@@ -220,3 +220,20 @@ def test_where_no_file_can_be_the_error_is_ours(tmp_path, fetch):
         fetch.run(fetch.delete(tmp_path / "none"))
     fetch.run(fetch.delete(tmp_path / "file"))
     assert list(Path(tmp_path).iterdir()) == []
+
+
+@pytest.mark.parametrize("below", ["file/a", "file/b/a"])
+def test_a_target_below_a_file(tmp_path, fetch, below):
+    (tmp_path / "file").touch()
+    with pytest.raises(FormatError, match="file is not a folder, so that nothing can be written below it"):
+        fetch.run(fetch.write(tmp_path / below, b""))
+
+
+def test_folders_pipes_and_devices_are_not_replaced(tmp_path, fetch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "device", "folder"):
+        with pytest.raises(FormatError, match=r"the target is a .* not a file"):
+            fetch.run(fetch.write(tmp_path / name, b""))
+    assert sorted(os.listdir(tmp_path)) == ["device", "folder", "pipe"]

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import periplus
-from periplus.errors import ConflictError, FormatError
+from periplus.errors import ConflictError, FetchError, FormatError, PeriplusError
 from periplus.fetch import Fetch
 from periplus.forms import FORMS, recognise
 from periplus.table.target import check_target
@@ -212,6 +212,37 @@ def test_a_repository_that_cannot_be_completed_deletes_nothing_outside(made, tmp
     with pytest.raises(FormatError, match="contains 'chunks', a link to another place"):
         periplus.index(made / "b.tif").write(target)
     assert (tmp_path / "outside/precious").exists()
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_a_target_that_cannot_be_made_is_an_error_of_ours(made, form, tmp_path):
+    index = periplus.index(made / "b.tif")
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "no/where")
+    for target, error in (
+        (tmp_path / "file/below", "file is not a folder"),
+        (tmp_path / "file/far/below", "file is not a folder"),
+        (Path("/proc/below"), "no such file"),
+        (tmp_path / ("n" * 300), "too long"),
+    ):
+        with pytest.raises(PeriplusError, match=error):
+            index.write(target, form=form)
+    if form == "icechunk":
+        with pytest.raises(FormatError, match="dangling is a link to nothing"):
+            index.write(tmp_path / "dangling", form=form)
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "file"]
+
+
+def test_a_panic_of_icechunk_is_an_error_of_ours(made, tmp_path, monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def panic(*_):
+        raise PanicException("inside")
+
+    monkeypatch.setattr("periplus.zarr.icechunk.write.open_repository", panic)
+    with pytest.raises(FetchError, match="failed inside"):
+        periplus.index(made / "b.tif").write(tmp_path / "new.icechunk")
 
 
 def objects(path: Path) -> set[tuple[str, str]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from periplus.errors import FormatError, LimitError, MissingError
 from periplus.fetch.errors import mapped
-from periplus.fetch.local.atomic import remove_leftovers
+from periplus.fetch.local.atomic import make_folder, remove_leftovers
 from periplus.policy import canonical, is_local
 from periplus.table.lock import locked
 
@@ -77,7 +77,7 @@ def new_spool(target: Path) -> Iterator[Path]:
 
     Its lock is a file beside it, made before the folder and removed after it: a folder without one is a leftover.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(str(target.parent))
     sweep_spools(target)
     while True:
         folder = target.parent / f"{_spool_prefix(target)}{secrets.token_hex(8)}"

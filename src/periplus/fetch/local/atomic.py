@@ -54,7 +54,7 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
     with system_errors(path):
         target = os.path.realpath(path)
         folder, name = os.path.split(target)
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         _check(target, create=create, expect=expect)
         remove_leftovers(folder, name)
         fd, temporary = _claim(folder, name)
@@ -76,6 +76,18 @@ def replacing(path: str, *, create: bool = False, expect: Source | None = None) 
         finally:
             os.close(fd)
         sync(folder)
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder and those above it that are missing; FormatError where something else has one of their names."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        above = folder
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        kind = "a link to nothing" if not os.path.exists(above) else "not a folder"
+        raise FormatError(f"{above} is {kind}, so that nothing can be written below it", url=folder) from None
 
 
 @contextmanager

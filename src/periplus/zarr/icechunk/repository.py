@@ -11,6 +11,8 @@ import icechunk
 from icechunk.storage import azure_store
 
 from periplus.errors import FormatError
+from periplus.fetch.errors import mapped
+from periplus.fetch.local.atomic import make_folder
 from periplus.policy import WEB, canonical, is_local, scheme_of
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ CREDENTIALS = {
 
 def open_repository(target: str, prefixes: list[str], split: dict[Any, Any], fetch: Fetch) -> tuple[Any, bool]:
     """The repository at a URL with containers for the prefixes, and whether it was created for this."""
+    if is_local(target):
+        with mapped(target):
+            make_folder(canonical(target))  # Icechunk panics where it cannot
     storage = storage_of(target, fetch)
     containers = {prefix: container_of(prefix, fetch) for prefix in prefixes}
     created = not icechunk.Repository.exists(storage) and not fetch.run(_completed(target, fetch))

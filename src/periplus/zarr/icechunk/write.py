@@ -368,6 +368,10 @@ def _icechunk_errors(target: str) -> Iterator[None]:
         if known is not None:
             raise translate(known, target) or known from error
         raise FetchError(f"Icechunk: {' '.join(redact(str(error)).split())}", url=target) from error
+    except BaseException as error:
+        if isinstance(error, Exception) or (panic := translate(error, target)) is None:
+            raise
+        raise panic from None
 
 
 def _is_exact(repository: Any, branch: str) -> bool:
