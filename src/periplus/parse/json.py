@@ -1,6 +1,7 @@
 """Untrusted JSON: the one parser of documents, and checks of single values.
 
-The parser refuses malformed text, and nesting that later code could not walk. Each check returns what it checked.
+The parser refuses malformed text, objects with two values for one name, and nesting that later code could not walk.
+Each check returns what it checked.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -36,11 +38,14 @@ def parse_json(
     refuse = None if constants else _refuse
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
-        value = json.loads(text, parse_constant=refuse)
+        value = json.loads(text, parse_constant=refuse, object_pairs_hook=_object)
         if SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()  # a pair is a character, a single one is none
     except RecursionError:
         raise _too_deep(what, url) from None
+    except KeyError as error:
+        name = abbreviated(error.args[0])
+        raise FormatError(f"{what} has the name {name} twice in one object, with two values", url=url) from None
     except UnicodeEncodeError:
         raise FormatError(f"a name or text of {what} holds half a character", url=url) from None
     except ValueError as error:  # also bad UTF-8 and integers of absurd length
@@ -72,6 +77,15 @@ def walking(what: str) -> Iterator[None]:
 
 def _too_deep(what: str, url: str | None) -> FormatError:
     return FormatError(f"{what} is nested too deeply: more than {MOST_DEPTH} levels", url=url)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are unique: of two values readers take either, so that one of them is silently lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (most, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise KeyError(most)
+    return found
 
 
 def _refuse(name: str) -> None:

@@ -393,3 +393,71 @@ def test_metadata_that_make_no_sense_are_format_errors_and_never_fill(tmp_path, 
     (tmp_path / "i.json").write_text(json.dumps({"version": 1, "refs": refs}))
     with pytest.raises(periplus.FormatError):
         periplus.open(tmp_path / "i.json")["a"][:]
+
+
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("a/0.0", '["data.bin", 8, 4]'),
+        ("a/0.0", '["data.bin", 0, 4]'),
+        ("a/.zarray", "{}"),
+        (".zgroup", '{"zarr_format": 2}'),
+    ],
+)
+def test_a_key_that_occurs_twice_is_refused(folder, name, again):
+    path = index(folder)
+    path.write_text(path.read_text().replace('"refs": {', f'"refs": {{"{name}": {again}, '))
+    with pytest.raises(PeriplusError, match=f"the index has the name '{name}' twice in one object"):
+        periplus.open(path)
+    with pytest.raises(PeriplusError, match="twice in one object"):
+        MultiReferenceFileSystem(str(path))
+
+
+def test_a_document_with_a_name_twice_is_refused(folder):
+    path = index(folder)
+    text = json.dumps(ARRAY)
+    path.write_text(path.read_text().replace(text, json.dumps(text.replace("{", '{"shape": [8, 8], ', 1))))
+    with pytest.raises(PeriplusError, match=r"a/\.zarray: the index has the name 'shape' twice"):
+        periplus.open(path)
+
+
+def test_gen_does_not_replace_references(folder):
+    gen = [{"key": "a/0.{{i}}", "url": "data.bin", "offset": "{{i * 8}}", "length": "4", "dimensions": {"i": [0, 1]}}]
+    assert periplus.open(index(folder, gen=gen))["a"][:2].tolist() == [[0, 1, 8, 9], [2, 3, 10, 11]]
+    with pytest.raises(PeriplusError, match=r"a/0\.1: gen and refs have different references"):
+        periplus.open(index(folder, {"a/0.1": ["data.bin", 4, 4]}, gen=gen))
+
+
+@pytest.mark.parametrize(
+    "key", ["b/0.1", "/a/0.1", "a/0/1", "a/c/0/1", "a/b/0.1", "c.0.1", "b/c", "b/c/0", "0.0", "g/0"]
+)
+def test_a_chunk_of_no_array_is_refused(folder, key):
+    with pytest.raises(PeriplusError, match=f"{key}: (this is the key of a chunk|not a chunk of 'a')"):
+        periplus.open(index(folder, {key: ["data.bin", 4, 4]}))
+
+
+def test_keys_with_dots_are_no_chunks_of_an_array_with_slashes(folder):
+    with pytest.raises(PeriplusError, match=r"a/0\.0: not a chunk of 'a'"):
+        periplus.open(index(folder, array={"dimension_separator": "/"}))
+
+
+def test_other_keys_and_chunks_of_skipped_arrays_are_ignored(folder):
+    more = {
+        "README.md": "text",
+        "docs/notes.txt": "text",
+        "g/.zgroup": {"zarr_format": 2},
+        ".zmetadata": {"zarr_consolidated_format": 1, "metadata": {}},
+        "b/.zarray": {**ARRAY, "filters": [{"id": "unheard-of"}]},
+        "b/0.0": ["data.bin", 0, 4],
+        "b/0/0": ["data.bin", 0, 4],
+    }
+    for skipped in (True, ["b"]):
+        opened = periplus.open(index(folder, more), skip_unsupported=skipped)
+        assert list(opened) == ["a"]
+        assert opened["a"][0, 1] == 1
+
+
+@pytest.mark.parametrize("files", [[], [""], ["AAAA"]])
+def test_a_damaged_files_table_is_named(folder, files):
+    with pytest.raises(PeriplusError, match="the files table that periplus adds to references"):
+        periplus.open(index(folder, periplus=files))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,9 @@ from periplus.errors import FormatError
 from periplus.model import Files, Inline, Refs, Source
 from periplus.zarr.kerchunk.arrays import ReferencedArray
 from periplus.zarr.kerchunk.references import Reference, ranges
+
+CHUNK = re.compile(r"(?:^|/)(?:c|(?:c[./])?[0-9]+(?:[./][0-9]+)*)$")
+"""How the keys of chunks end."""
 
 
 class Urls:
@@ -31,8 +35,14 @@ class Urls:
         return files if self._known is None else Files.joined(self._known, files)
 
 
-def by_array(keys: Iterable[str], arrays: Mapping[str, ReferencedArray]) -> dict[str, list[tuple[str, str]]]:
-    """(key, its part after the path) of every chunk key, by the path of its array; other keys are skipped."""
+def by_array(
+    keys: Iterable[str], arrays: Mapping[str, ReferencedArray], skipped: Collection[str] = ()
+) -> dict[str, list[tuple[str, str]]]:
+    """(key, its part after the path) of every chunk key, by the path of its array.
+
+    FormatError for the key of a chunk that is in no array, whose data would be missing from what is read. Other keys,
+    and those below the paths of `skipped` arrays, are ignored.
+    """
     dotted = {path for path, one in arrays.items() if one.keys.separator == "."}
     slashed = {path for path, one in arrays.items() if one.keys.separator == "/"}
     found: dict[str, list[tuple[str, str]]] = {}
@@ -40,18 +50,21 @@ def by_array(keys: Iterable[str], arrays: Mapping[str, ReferencedArray]) -> dict
         head, _, leaf = key.rpartition("/")
         if head in dotted:
             found.setdefault(head, []).append((key, leaf))
-        elif slashed:
-            path = _owner(key, slashed)
-            if path is not None:
-                found.setdefault(path, []).append((key, key[len(path) + 1 if path else 0 :]))
+        elif slashed and (path := _owner(key, slashed)) is not None:
+            found.setdefault(path, []).append((key, key[len(path) + 1 if path else 0 :]))
+        elif (path := _owner(key, dotted)) is not None:
+            raise FormatError(f"{key}: not a chunk of {arrays[path].array.name!r}, whose keys have dots, not slashes")
+        elif CHUNK.search(key) and _owner(key, skipped) is None:
+            raise FormatError(f"{key}: this is the key of a chunk, but there is no array with such chunks")
     return found
 
 
-def _owner(key: str, slashed: set[str]) -> str | None:
+def _owner(key: str, paths: Collection[str]) -> str | None:
+    """The one of the paths that a key is below."""
     head = key
     while head:
         head = head.rpartition("/")[0]
-        if head in slashed:
+        if head in paths:
             return head
     return None
 

@@ -142,7 +142,11 @@ def unpack_files(
     """
     from periplus.table.parquet.part import read_embedded
 
-    files, footer = read_embedded(raw, limits, url)
+    try:
+        files, footer = read_embedded(raw, limits, url)
+    except FormatError as error:
+        error.message = f"the files table that periplus adds to references is damaged: {error.message}"
+        raise
     if written is not None:
         written.check(footer, FILES)
     there = footer.get(BASE_ID.encode())
@@ -186,6 +190,9 @@ def from_text(document: Mapping[str, Any]) -> bytes | None:
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise FormatError(f"{KEY} is not a list of strings")
     try:
-        return base64.b64decode("".join(pieces), validate=True)
+        raw = base64.b64decode("".join(pieces), validate=True)
     except (binascii.Error, ValueError):
         raise FormatError("the files table is not base64") from None
+    if not raw:
+        raise FormatError(f"{KEY} is empty, and not the files table that periplus adds to references")
+    return raw

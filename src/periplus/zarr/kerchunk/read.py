@@ -89,7 +89,7 @@ def _open_json(asked: _OpenRequest) -> Table:
         raise FormatError("this JSON file has no kerchunk references: no .zgroup, .zarray or zarr.json")
     nodes = parse_nodes(documents, limits=limits, skip_unsupported=asked.skip_unsupported)
     arrays = nodes.arrays
-    keys = by_array((key for key in references if key.rpartition("/")[2] not in NAMES), arrays)
+    keys = by_array((key for key in references if key.rpartition("/")[2] not in NAMES), arrays, frozenset(nodes.others))
     raw = from_text(document)
     known = None
     if raw is not None:

@@ -76,7 +76,9 @@ def expand(
         found[key] = checked(key, value, fill)
     if version == 1 and document.get("gen"):
         for key, value in generated(document["gen"], fill, text):
-            found[key] = checked(key, value, fill)
+            reference = checked(key, value, fill)
+            if found.setdefault(key, reference) != reference:
+                raise FormatError(f"{key}: gen and refs have different references for this key")
     return found
 
 
