@@ -135,6 +135,25 @@ def test_an_open_store_with_an_unreadable_array_is_validated():
         ]
 
 
+@pytest.mark.parametrize("where", ["", "1"])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"node_type": 5}, "store.json"),
+        ({"zarr_format": "3"}, "store.json"),
+        ({"attributes": []}, "node.unreadable"),
+        ({"unknown": 1}, "node.unreadable"),
+    ],
+)
+def test_a_group_that_readers_cannot_open_is_an_error(change, code, where, tmp_path):
+    path = make_pyramid(tmp_path / "s.zarr")
+    edited(path / where, lambda document: document.update(change))
+    with pytest.raises((TypeError, ValueError, FileNotFoundError)):
+        zarr.open_group(path, path=where, mode="r", use_consolidated=False)
+    found = [(one.code, one.path) for one in periplus.validate(path).findings if one.severity == "error"]
+    assert (code, f"/{where}") in found
+
+
 def test_the_work_grows_with_the_number_of_nodes():
     def calls(groups):
         nodes = {
