@@ -30,7 +30,9 @@ def check_same(expect: Source, found: Source, *, offset: int | None = None) -> N
             then, now = then.replace(microsecond=0), now.replace(microsecond=0)
         if then != now:
             raise StaleError(
-                f"the object was modified at {now.isoformat()}, after it was indexed", url=expect.url, offset=offset
+                f"the object was last modified at {then.isoformat()} when it was indexed, and at {now.isoformat()} now",
+                url=expect.url,
+                offset=offset,
             )
 
 
