@@ -182,7 +182,7 @@ def test_the_work_grows_with_the_number_of_nodes():
         return count
 
     calls(1)  # what is computed once for all
-    assert calls(400) < 4.4 * calls(100)
+    assert calls(240) < 4.3 * calls(60)
 
 
 # --- forms of a CRS -------------------------------------------------------------------------------------------------
@@ -228,9 +228,9 @@ def rms(values, axis):
     return np.sqrt((values.astype("f8") ** 2).mean(axis=axis))
 
 
-@pytest.mark.parametrize("level", [False, True])
 @pytest.mark.parametrize(
-    ("how", "method"), [(np.sum, "sum"), (rms, "RMS"), (np.max, "max"), (np.mean, "Average"), (np.std, "std")]
+    ("how", "method", "level"),
+    [(np.sum, "sum", False), (np.sum, "Sum", True), (rms, "RMS", False), (np.max, "max", True), (np.std, "std", False)],
 )
 def test_levels_are_compared_by_their_resampling_method(how, method, level, tmp_path):
     report = periplus.validate(resampled(tmp_path / "s.zarr", how, method, level=level), deep=True)

@@ -171,8 +171,10 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("consolidated", [False, True])
-@pytest.mark.parametrize("kind", [*BROKEN, "json"])
+@pytest.mark.parametrize(
+    ("kind", "consolidated"),
+    [*((kind, False) for kind in [*BROKEN, "json"]), ("codec", True), ("negative", True), ("json", True)],
+)
 def test_one_unreadable_array_does_not_close_the_rest(kind, consolidated, tmp_path):
     one = StoredArray(**SQUARE, attributes=spatial())
     path = write_hierarchy(
