@@ -162,7 +162,7 @@ def open_periplus(place: dict[str, Any], *, point: bool) -> list[Any]:
             f"{place['indexes']}/{band}.parquet",
             engine="periplus",
             chunks={},
-            allow=place["base"],
+            allow=place["base"] + "/",
             storage_options=place.get("options"),
         ).data
         for band in BANDS
