@@ -139,3 +139,14 @@ def test_hostile_metadata_are_refused() -> None:
 def test_an_old_jpeg_whose_stream_holds_only_tables() -> None:
     tags = image_tags(8, 8, t259=6, t273=40, t279=60, t513=8, t514=20)
     assert "has no JPEG stream" in refusal(tiff(tags, data=bytes(100)))
+
+
+def test_tags_out_of_order_are_reported() -> None:
+    """As GDAL does: the number of a tag may be damaged, and then its meaning is lost."""
+    data = bytearray(tiff(image_tags(4, 4, t42113=(2, b"7\0")), data=bytes(16)))
+    assert len(scan_bytes(bytes(data))) == 1
+    where = data.index(struct.pack("<HH", 42113, 2))
+    data[where : where + 2] = struct.pack("<H", 42113 & 0xFF)
+    names, refused = kept(bytes(data))
+    assert names == ["0/data"]
+    assert refused == ["image 0: its tags are not in ascending order, so that some may be damaged or missing"]

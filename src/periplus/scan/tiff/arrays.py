@@ -158,6 +158,8 @@ def _picture(base: TiffImage, metadata: Values) -> _ImageMetadata:
     kept = attributes(base, fields)
     full = {**kept, **full_attributes(fields, base.samples)}
     lost = unread(fields, base.form.missing(metadata))
+    if not base.form.ascending:
+        lost = (*lost, "its tags are not in ascending order, so that some may be damaged or missing")
     return _ImageMetadata(georeference(fields), kept.get("_FillValue", 0), full, kept, file_time(fields), lost)
 
 

@@ -51,6 +51,8 @@ class DirectoryForm:
     """Values elsewhere: those that decide how pixels are stored, and those that only describe them."""
     skipped: tuple[int, ...] = ()
     """Tags whose values are too large to be read."""
+    ascending: bool = True
+    """Whether the tags are in the order that TIFF requires."""
 
     def fields(self, structure: Values = (), metadata: Values = ()) -> Fields:
         """All fields: the inline ones, and the given values."""
@@ -96,7 +98,9 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
     metadata: list[Remote] = []
     skipped: list[int] = []
     pointer = 8 if big else 4
+    ascending, last = True, 0
     for tag, kind, count, value in ENTRY[order, big].iter_unpack(raw):
+        ascending, last = ascending and tag >= last, tag
         cap = WANTED.get(tag)
         length = SIZES.get(kind, 0) * count
         if cap is None or tag in inline or length == 0:
@@ -122,6 +126,7 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
             tuple(place[:3] for place in structure),
             tuple(place[:3] for place in metadata),
             tuple(skipped),
+            ascending,
         ),
         structure=tuple(structure),
         metadata=tuple(metadata),
@@ -140,8 +145,9 @@ def _form(
     structure: tuple[Kind, ...],
     metadata: tuple[Kind, ...],
     skipped: tuple[int, ...],
+    ascending: bool,
 ) -> DirectoryForm:
-    return DirectoryForm(order, inline, structure, metadata, skipped)
+    return DirectoryForm(order, inline, structure, metadata, skipped, ascending)
 
 
 def integers(tag: int, block: bytes, start: int, kind: int, count: int, order: str) -> Integers:
