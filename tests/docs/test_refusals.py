@@ -159,7 +159,6 @@ def nitf_files():
     coded = {"streams": [stream], "coding": "C3"}
     items = {
         "compression C7": nitfs.ImageSegment(values=plain, streams=[b"x"], coding="C7"),
-        "no image": None,
         "do not cover": nitfs.ImageSegment(values=plain, changes={"NCOLS": "00000091"}),
         "65 bits": nitfs.ImageSegment(values=plain, changes={"NBPP": "65"}),
         "do not fit": nitfs.ImageSegment(values=plain, changes={"NBPP": "16"}),
