@@ -168,7 +168,7 @@ def without_secrets(url: str | os.PathLike[str]) -> str:
         if any(is_secret(name) for name, _ in parameters(path, query)):
             raise DeniedError(
                 "the URL carries a signature or token, which must not be stored; pass the plain URL and "
-                'storage_options={"query": "..."} or {"headers": {...}} instead',
+                'storage_options={"signer": ...}, {"query": "..."} or {"headers": {...}} instead',
                 url=plain,
             )
     return plain
@@ -188,7 +188,7 @@ def storable(url: str | os.PathLike[str], keep_query: Collection[str] = ()) -> s
             raise DeniedError(
                 f"the URL has the parameter {name!r}, which may be a secret and would be stored; if it only names the "
                 f'file, pass keep_query="{name}", otherwise pass the URL without it and '
-                'storage_options={"query": "..."} or {"headers": {...}}',
+                'storage_options={"signer": ...}, {"query": "..."} or {"headers": {...}}',
                 url=plain,
             )
     return plain

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 
+from periplus.testing.servers.archives import SignedArchive
 from periplus.testing.servers.http import Fault, RangeServer
 
 COMMAND = [sys.executable, "-m", "periplus.cli"]
@@ -92,6 +93,21 @@ def test_headers_and_queries_come_by_storage_options(server, periplus, tmp_path)
     assert done.code == 0
     assert server.log[-1].headers["x-key"] == "hunter2"
     assert b"hunter" not in (tmp_path / "index.parquet").read_bytes()
+
+
+def test_a_signer_comes_by_its_name(periplus, made, tmp_path, monkeypatch):
+    with RangeServer({"data/a.tif": (made / "scene_20230101.tif").read_bytes()}) as archive:
+        SignedArchive(archive, uses=1)
+        monkeypatch.setenv("http_proxy", archive.url)  # it plays the hosts of the web
+        monkeypatch.setenv("no_proxy", "")
+        monkeypatch.setenv("PC_SDK_SAS_URL", f"{archive.url}/token")
+        url, index = "http://account.blob.core.windows.net/data/a.tif", tmp_path / "index.parquet"
+        signer = ("--storage-option", "signer=planetary-computer")
+        assert periplus("index", url, "-o", index, *signer).code == 0
+        assert periplus("check", index, "--allow", "http://account.blob.core.windows.net/", *signer).code == 0
+        wrong = periplus("index", url, "-o", index, "--storage-option", "signer=nobody")
+    assert (wrong.code, "one of these names: planetary-computer" in wrong.err) == (2, True)
+    assert b"s3cret" not in index.read_bytes()
 
 
 def test_an_interrupt_leaves_no_index_and_the_next_run_completes_it(listed, server, periplus, tmp_path):

@@ -395,7 +395,7 @@ def test_a_circle_of_redirects_ends(fetch, server, url):
     server.faults["/a.bin"] = [Fault(kind="redirect", location=url, times=-1)]
     with pytest.raises(FetchError, match="redirects"):
         read(fetch, url, 0, 10)
-    assert len(server.log) == 6
+    assert len(server.log) == 11
 
 
 def test_credentials_stay_with_their_host(server, canary, payload):

@@ -43,7 +43,9 @@ CLI_WORDS = {
     "dry_run=": "--dry-run",
     "fix=True": "--fix",
     "fix=": "--fix",
-    'storage_options={"query": "..."} or {"headers": {...}}': "--storage-option query=... or headers.NAME=...",
+    'storage_options={"signer": ...}, {"query": "..."} or {"headers": {...}}': (
+        "--storage-option signer=..., query=... or headers.NAME=..."
+    ),
     "storage_options": "--storage-option",
     '{"anon": True}': "anon=true",
     "periplus.index": "periplus index",

@@ -46,8 +46,10 @@ class Fetch:
     The async methods may be awaited on any event loop; remote requests run on one loop that all objects share.
 
     `storage_options` hold what a store wants: region, endpoint, access_key_id, skip_signature (or anon), account_name …
-    under obstore's names or those of fsspec; for HTTP {"headers": {...}, "query": "..."}. A key that is a URL prefix
-    holds options for that place only: {"s3://bucket/": {"region": "eu-central-1"}}. They are never shown or stored.
+    under obstore's names or those of fsspec, or a credential_provider of obstore; for HTTP `headers`, `query`,
+    `bearer_token`, `netrc` (true or a path) and `signer` (a function from URL to signed URL, or a name). A key that is
+    a URL prefix holds options for that place only: {"s3://bucket/": {"region": "eu-central-1"}}. They are never shown
+    or stored.
     `keep_query` are names of URL parameters that are no secrets and may be stored in an index.
     At most `concurrency` requests run at once, `per_host` to one host or bucket. A read is retried up to `retries`
     times in a row, given up on after `stall` seconds without a byte, and ends after `deadline` seconds in all.

@@ -74,7 +74,17 @@ async def skip(response: ClientResponse, length: int) -> None:
         length -= len(await _piece(response.content.read(min(length, PIECE))))
 
 
-async def _piece(reading: Awaitable[bytes]) -> bytes:
+async def body(response: ClientResponse, limit: int) -> bytes:
+    """The whole body, of `limit` bytes at most."""
+    found = b""
+    while len(found) <= limit and not response.content.at_eof():
+        found += await _piece(response.content.readany(), end=True)
+    if len(found) > limit:
+        raise Again(f"the answer has more than {limit} bytes")
+    return found
+
+
+async def _piece(reading: Awaitable[bytes], *, end: bool = False) -> bytes:
     from aiohttp import ClientError
 
     try:
@@ -83,7 +93,7 @@ async def _piece(reading: Awaitable[bytes]) -> bytes:
         raise Again("the server stopped in the middle of its answer") from None
     except (ClientError, OSError) as error:
         raise Again(f"the connection broke in the middle of the answer ({type(error).__name__})") from None
-    if not part:
+    if not part and not end:
         raise Again("the answer ended early")
     return part
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from periplus.errors import DeniedError, FetchError, StaleError
-from periplus.fetch.http.answers import PIECE, RangeRequest, content_range, facts_of, refusal, skip
+from periplus.fetch.http.answers import PIECE, RangeRequest, body, content_range, facts_of, refusal, skip
+from periplus.fetch.http.credentials import Credentials, place
+from periplus.fetch.http.hosts import PUBLIC, BoundedResolver, OutsideError, kind, kind_of, leads, literal
 from periplus.fetch.http.retry import Again, Gate, Patience, Pauses
+from periplus.fetch.http.signing import REFUSED, Signatures
 from periplus.fetch.stale import strong
 from periplus.model import Source
 from periplus.policy import WEB, Policy, canonical
@@ -21,10 +24,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 T = TypeVar("T")
-HOPS = 5
+HOPS = 10
+"""Redirects followed at most; a login takes four, and its answer may redirect to another store."""
 SKIP = 8 << 20
 """Bytes read and forgotten at most where a server ignores Range; beyond that it is an error."""
 S3_ADDRESS = "https://{bucket}.s3.amazonaws.com/"
+ANSWER = 1 << 16
+"""Bytes of the answer of a token endpoint at most."""
 _REDIRECT = frozenset({301, 302, 303, 307, 308})
 
 
@@ -35,16 +41,18 @@ class Web:
         self, *, policy: Policy, options: Callable[[str], Mapping[str, Any]], gate: Gate, patience: Patience
     ) -> None:
         self._policy, self._options, self._gate, self._patience = policy, options, gate, patience
-        self._session: ClientSession | None = None
+        self._sessions: dict[str | None, ClientSession] = {}
+        """One for the hosts that the user names, others for those that hosts of a kind redirect to."""
         self._proxies = getproxies()
-        self._names: dict[str, dict[str, str]] = {}
-        """User names and passwords that came with URLs, by place: the facts we return no longer hold them."""
+        self._credentials = Credentials()
+        self._signatures = Signatures(self._answer)
+        self._kinds: dict[str, str] = {}
 
     async def close(self) -> None:
         """Close every connection."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        await self._signatures.close()
+        while self._sessions:
+            await self._sessions.popitem()[1].close()
 
     async def read(self, url: str, offset: int, length: int, *, expect: Source | None = None) -> tuple[bytes, Source]:
         """Bytes of a range cut at the object's end, and the facts of the object from the response."""
@@ -182,48 +190,108 @@ class Web:
 
     @asynccontextmanager
     async def _follow(self, method: str, url: str, headers: Mapping[str, str]) -> AsyncIterator[ClientResponse]:
-        """The response after at most HOPS redirects, each checked by policy; credentials go to their own host only."""
-        start = at = self._policy.check(url)
+        """The response, of a URL signed again where its signature is refused."""
+        start = self._policy.check(url)
         options = self._options(start)
+        self._credentials.learn(url, start)
         plain = {"Accept-Encoding": "identity", **headers}
-        self._names.update({place(start): header} if (header := basic(url)) else {})
-        own = {**plain, **self._names.get(place(start), {}), **_texts(options.get("headers"))}
-        query = str(options.get("query") or "").lstrip("?&")
-        for _ in range(HOPS + 1):
-            if place(start) == place(at):
-                target = f"{at}{'&' if '?' in at else '?'}{query}" if query else at
-                response = await self._send(method, target, own)
-            else:
-                response = await self._send(method, at, plain)
-            try:
-                if response.status not in _REDIRECT:
-                    encoding = response.headers.get("Content-Encoding", "identity").lower()
-                    if encoding != "identity" and method == "GET" and response.status in (200, 206):
-                        raise FetchError(f"the server sends the object {encoding:.20}-encoded", url=start)
-                    yield response
-                    return
-                location = response.headers.get("Location", "")
-            finally:
+        signer = options.get("signer")
+        first, fresh = (start, True) if signer is None else await self._signed(signer, start)
+        response, at = await self._redirected(method, start, first, plain, options)
+        try:
+            if not fresh and response.status in REFUSED:
                 response.release()
-            if not location:
-                raise FetchError("the server redirects to nowhere", url=start)
-            at = self._policy.check(urljoin(at, location))
-            if urlsplit(at).scheme not in WEB:
-                raise DeniedError("a redirect leads out of the web", url=at)
+                again, _ = await self._signed(signer, start, refused=first)
+                response, at = await self._redirected(method, start, again, plain, options)
+            _check_answer(method, start, at, response)
+            yield response
+        finally:
+            response.release()
+
+    async def _signed(self, signer: Any, start: str, refused: str | None = None) -> tuple[str, bool]:
+        """The URL to ask for, and whether its signature is new.
+
+        The policy need not name it where it is that of `start` but for its parameters.
+        """
+        signed, fresh = await self._signatures.sign(signer, start, refused)
+        own = canonical(signed)
+        return own if own.partition("?")[0] == start.partition("?")[0] else self._policy.check(signed), fresh
+
+    async def _answer(self, address: str, headers: Mapping[str, str]) -> Any:
+        """What a token endpoint answers, in JSON."""
+        response = await self._send("GET", address, {"Accept-Encoding": "identity", **headers})
+        try:
+            if response.status != 200:
+                raise refusal(response, address)
+            return json.loads(await body(response, ANSWER))
+        except ValueError:
+            raise FetchError("the token endpoint sends no JSON", url=address) from None
+        finally:
+            response.release()
+
+    async def _redirected(
+        self, method: str, start: str, at: str, plain: Mapping[str, str], options: Mapping[str, Any]
+    ) -> tuple[ClientResponse, str]:
+        """The response after at most HOPS redirects, and its URL.
+
+        Policy is asked before each, none leads from a public host into a private network, and credentials go to their
+        own host only. One request at a time logs in; those that waited for it begin again with its cookies.
+        """
+        first, limit, seen = at, None, 0
+        query = str(options.get("query") or "").lstrip("?&")
+        async with AsyncExitStack() as login:
+            waited = False
+            for _ in range(HOPS + 1):
+                lock = None if waited else self._credentials.login(start, at, options)
+                if lock is not None:
+                    waited = True
+                    await login.enter_async_context(lock)
+                    if self._credentials.kept(start) != seen:
+                        await login.aclose()
+                        at, limit = first, None
+                before, own = self._credentials.kept(start), self._credentials.headers(start, at, options)
+                target = f"{at}{'&' if '?' in at else '?'}{query}" if query and place(start) == place(at) else at
+                response = await self._send(method, target, {**plain, **own}, limit)
+                seen = before + self._credentials.keep(at, response, options)
+                if response.status not in _REDIRECT:
+                    return response, at
+                location = response.headers.get("Location", "")
+                response.release()
+                if not location:
+                    raise FetchError("the server redirects to nowhere", url=start)
+                at = self._policy.check(urljoin(at, location))
+                if urlsplit(at).scheme not in WEB:
+                    raise DeniedError("a redirect leads out of the web", url=at)
+                limit = await self._limit(start, at)
         raise FetchError(f"more than {HOPS} redirects", url=start)
 
-    async def _send(self, method: str, url: str, headers: Mapping[str, str]) -> ClientResponse:
+    async def _limit(self, start: str, at: str) -> str | None:
+        """The kind of host that redirects to another, None where it is the same; DeniedError where it may not."""
+        host, other = urlsplit(start).hostname or "", urlsplit(at).hostname or ""
+        if host == other:
+            return None
+        if host not in self._kinds:
+            # Behind a proxy names are resolved elsewhere.
+            self._kinds[host] = (
+                PUBLIC if proxy_for(start, self._proxies) and not literal(host) else await kind_of(start)
+            )
+        if literal(other) and not leads(self._kinds[host], kind(other)):
+            raise _outside(at)
+        return self._kinds[host]
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], limit: str | None = None
+    ) -> ClientResponse:
         import aiohttp
         from yarl import URL
 
+        proxy = proxy_for(url, self._proxies)
         try:
-            return await self._connected().request(
-                method,
-                URL(url, encoded=True),
-                headers=headers,
-                allow_redirects=False,
-                proxy=proxy_for(url, self._proxies),
+            return await self._connected(None if proxy else limit).request(
+                method, URL(url, encoded=True), headers=headers, allow_redirects=False, proxy=proxy
             )
+        except OutsideError:
+            raise _outside(url) from None
         except aiohttp.ClientConnectorCertificateError:
             raise FetchError("the server's certificate is not trusted", url=url) from None
         except aiohttp.InvalidURL:
@@ -235,38 +303,44 @@ class Web:
         except (aiohttp.ClientError, OSError) as error:
             raise Again(f"no answer ({type(error).__name__})") from None
 
-    def _connected(self) -> ClientSession:
-        if self._session is None:
+    def _connected(self, limit: str | None) -> ClientSession:
+        """The session for hosts that the user names, or for those that a host of this kind may redirect to."""
+        if limit not in self._sessions:
             import aiohttp
 
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30),
+            resolver: Any = None if limit is None else BoundedResolver(limit)
+            self._sessions[limit] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30, resolver=resolver),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=15, sock_read=self._patience.stall),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=PIECE,
                 headers={"User-Agent": "periplus"},
             )
-        return self._session
+        return self._sessions[limit]
 
 
-def basic(url: str) -> dict[str, str]:
-    """The header for the user name and password in a URL that the user gave; none where there are none."""
-    parts = urlsplit(url)
-    if parts.username is None:
-        return {}
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": "Basic " + b64encode(pair.encode()).decode()}
+def _check_answer(method: str, start: str, at: str, response: ClientResponse) -> None:
+    """Refuse a response that is not the object: one in another encoding, or the login page of another host."""
+    host = urlsplit(at).hostname
+    if place(start) != place(at) and (
+        response.status == 401 or (response.status == 200 and response.content_type == "text/html")
+    ):
+        raise DeniedError(
+            f"the server redirects to a login at {host}; pass netrc=True by storage_options, with a line for {host} in "
+            "~/.netrc, or a bearer_token",
+            url=start,
+        )
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding != "identity" and method == "GET" and response.status in (200, 206):
+        raise FetchError(f"the server sends the object {encoding:.20}-encoded", url=start)
 
 
-def place(url: str) -> str:
-    """Scheme, host and port: what credentials belong to."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _texts(headers: Mapping[str, Any] | None) -> dict[str, str]:
-    return {str(name): str(value) for name, value in (headers or {}).items()}
+def _outside(url: str) -> DeniedError:
+    return DeniedError(
+        "a redirect leads into a private network, to this machine or to a link-local address, from a server elsewhere",
+        url=url,
+    )
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from periplus.errors import FormatError
+from periplus.fetch.http.signing import SIGNERS
 from periplus.policy import canonical, scheme_of
 
 Options = Mapping[str, Any]
@@ -33,7 +34,7 @@ PAYER_VARIABLE = "AWS_REQUEST_PAYER"
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Variables in which the library finds the endpoint of S3 for itself."""
-_WEB_ONLY = ("headers", "query")
+_WEB_ONLY = ("headers", "query", "signer", "netrc")
 FROM_ENVIRONMENT = "env:"
 """Begins a value that is the name of an environment variable: each process looks it up, so that no pickle holds it."""
 PROVIDER = "credential_provider"
@@ -60,6 +61,8 @@ _MACHINE = {"s3": "Amazon", "gs": "Google"}
 _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("headers", Mapping, "a dict of names and values"),
     ("query", str, "text"),
+    ("bearer_token", str, "text"),
+    ("netrc", bool | str | os.PathLike, "true, or the path of a netrc file"),
     (PROVIDER, Callable, "a callable that returns credentials"),
 )
 
@@ -74,6 +77,11 @@ def check_options(options: Any) -> dict[str, Any]:
     for name, kind, what in _KINDS:
         if not isinstance(found.get(name), kind | None):
             raise TypeError(f"the storage option {name} is {what}, not {type(found[name]).__name__}")
+    signer = found.get("signer")
+    if signer is not None and not callable(signer) and (not isinstance(signer, str) or signer not in SIGNERS):
+        wrong = ValueError if isinstance(signer, str) else TypeError
+        known = ", ".join(sorted(SIGNERS))
+        raise wrong(f"the storage option signer is a function from URL to signed URL, or one of these names: {known}")
     return found
 
 
@@ -88,7 +96,16 @@ def options_for(url: str, options: Options) -> dict[str, Any]:
         place = canonical(prefix)
         if url == place or url.startswith(place if place.endswith("/") else place + "/"):
             chosen.update(options[prefix])
-    return {name: _value(name, value) for name, value in chosen.items()}
+    found = {name: _value(name, value) for name, value in chosen.items()}
+    return {**found, "netrc": _netrc(found["netrc"])} if "netrc" in found else found
+
+
+def _netrc(value: Any) -> Path | None:
+    """The path of the netrc file to be used: the one given, or that of the variable NETRC, or the usual one."""
+    stated = _TRUTHS.get(str(value).strip().lower())
+    if stated is None and value is not None:
+        return Path(os.fspath(value)).expanduser()
+    return Path(os.environ.get("NETRC") or "~/.netrc").expanduser() if stated else None
 
 
 def _value(name: str, value: Any) -> Any:
@@ -111,7 +128,7 @@ def store_config(scheme: str, options: Options) -> tuple[dict[str, Any], dict[st
     client = dict(flat.pop("client_options", None) or {})
     config: dict[str, Any] = {}
     for name, value in flat.items():
-        if name in _WEB_ONLY or value is None:
+        if name in _WEB_ONLY or value is None or (name == "bearer_token" and kind == "s3"):
             continue
         if name in ANONYMOUS:
             config["skip_signature"] = _truth(name, value)
