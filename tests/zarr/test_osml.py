@@ -188,6 +188,34 @@ def test_a_cog_pyramid(archive, tmp_path):
         assert tree["1"].dataset["data"].shape == truth["1/data"].shape  # the peer's layout opens empty
 
 
+def test_the_root_names_the_file_as_the_references_do(tmp_path):
+    path = make(tmp_path, "cog.tif")
+
+    def root(name):
+        refs = json.loads((tmp_path / name).read_text())["refs"]
+        attributes = json.loads(refs["zarr.json"])["attributes"] if "zarr.json" in refs else json.loads(refs[".zattrs"])
+        assert attributes["source"] == refs["0/data/c.0.0.0" if "zarr.json" in refs else "0/data/0.0.0"][0]
+        return attributes["source"]
+
+    for zarr_format in (2, 3):
+        write_tile_index(Parser()(path), tmp_path / "here.json", zarr_format=zarr_format)
+        assert root("here.json") == str(path)
+        write_tile_index(Parser(local_paths=path)(), tmp_path / "portable.json", zarr_format=zarr_format)
+        assert root("portable.json") == "{{base}}cog.tif"
+        write_tile_index(Parser(local_paths=path)(url="s3://b/x.tif"), tmp_path / "there.json", zarr_format=zarr_format)
+        assert root("there.json") == "s3://b/x.tif"
+    index = periplus.index(path)
+    assert zarr.open_group(index.store(), mode="r").attrs["source"] == str(path)
+    # It is not metadata of the image: what is read and written elsewhere names its own file.
+    with periplus.open(tmp_path / "portable.json", template_overrides={"base": f"{tmp_path}/"}) as moved:
+        assert "source" not in moved.table.catalog.attributes.get("", {})
+        assert zarr.open_group(moved.store(), mode="r").attrs["source"] == str(path)
+    for name in ("2021", "2022"):
+        make(tmp_path, "cog.tif").rename(tmp_path / f"{name}.tif")
+    stacked = periplus.index(tmp_path / "202*.tif", arrange="stack", pattern="{time:%Y}")
+    assert "source" not in zarr.open_group(stacked.store(), mode="r").attrs
+
+
 def test_some_levels_only(archive):
     path, truth = archive["cog.tif"]
     write_tile_index(Parser()(path), path.parent / "some.json", segments=["1"])

@@ -16,6 +16,7 @@ from periplus.conventions.write.attributes import (
     layer_grid,
     multiscales_attributes,
     proj_attributes,
+    pyramid_footprint,
     size,
     spatial_dims,
     written_bbox,
@@ -129,9 +130,7 @@ def _pyramid(group: str, levels: Mapping[str, list[GriddedArray]], resampling: s
     first = items[0][1]
     place = first.georeference
     if place is not None and place.transform is not None and size(first) is not None:
-        own = array_attributes(first, cf=None)
-        # No transform here: arrays directly below would inherit it, and the layout declares those of levels.
-        attributes |= {key: own[key] for key in ("spatial:dimensions", "spatial:bbox", "spatial:registration")}
+        attributes |= pyramid_footprint(array_attributes(first, cf=None))
         conventions.append("spatial")
     crs = {one.crs for one in one_place.values() if one is not None}
     if len(crs) == 1 and None not in one_place.values() and (text := next(iter(crs))) is not None:

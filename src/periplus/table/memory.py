@@ -64,6 +64,9 @@ class MemoryRows:
     def files(self) -> Files:
         return self.sources
 
+    def file_count(self) -> int:
+        return len(self.sources)
+
     def placements(self, catalog: Catalog, files: int) -> Placements | None:  # noqa: ARG002 - they are our own
         return self.placed()
 

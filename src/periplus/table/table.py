@@ -156,8 +156,14 @@ class Table:
     @property
     def file_count(self) -> int:
         """How many sources there are; they are not read for it where the index has their number."""
-        known = self._rows.file_count() if isinstance(self._rows, Columnar) else None
+        known = self.known_file_count
         return len(self.files) if known is None else known
+
+    @property
+    def known_file_count(self) -> int | None:
+        """How many sources there are; None where rows must be read to know it."""
+        count = getattr(self._rows, "file_count", None)
+        return None if count is None else count()
 
     def array(self, name: str) -> Array:
         """The array of that name."""

@@ -91,9 +91,9 @@ def _gdal_transform(
     stated = stated if isinstance(stated, Mapping) else {}
     scale, translation = stated.get("scale"), stated.get("translation")
     arrays = [store.nodes[path] for path in level.arrays.values() if path in store.nodes]
-    explicit = any("spatial:registration" in node.attributes for node in (group, *arrays))
+    explicit = group.attributes.get("spatial:registration") == "pixel"
     if isinstance(scale, list) and explicit and any(len(scale) != len(array.shape) for array in arrays):
-        message = f"scale has {len(scale)} numbers; with an explicit registration GDAL requires one for each dimension"
+        message = f"scale has {len(scale)} numbers; with spatial:registration, GDAL requires one for each dimension"
         yield Diagnostic("gdal.scale-rank", "error", group.path, f"{where}.transform.scale", message)
     if isinstance(translation, list) and any(value for value in translation):
         message = "GDAL ignores a translation that is not zero"

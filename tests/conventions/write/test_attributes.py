@@ -91,17 +91,19 @@ def test_a_text_that_is_no_crs_is_refused():
         proj_attributes("nowhere")
 
 
-def test_multiscales_have_a_scale_for_every_dimension():
+def test_multiscales_have_a_version_and_a_scale_for_y_and_x():
     found = layers((101, 100), (51, 50), (26, 25))
     made = multiscales_attributes([(layer.name, layer) for layer in found])
     layout = made["multiscales"]["layout"]
     assert [item["asset"] for item in layout] == ["0/data", "1/data", "2/data"]
     assert "derived_from" not in layout[0]
     assert [item["derived_from"] for item in layout[1:]] == ["0/data", "1/data"]
-    assert layout[1]["transform"] == {"scale": [1.0, 2.0, 2.0], "translation": [0.0, 0.0, 0.0]}
+    assert made["multiscales"]["version"] == "0.1.0"
+    assert layout[0]["transform"] == {"scale": [1.0, 1.0], "translation": [0.0, 0.0]}
+    assert layout[1]["transform"] == {"scale": [2.0, 2.0], "translation": [0.0, 0.0]}
     # Where nothing says how large pixels are, sizes do.
     bare = [(layer.name, replace(layer, georeference=None)) for layer in found]
-    assert multiscales_attributes(bare)["multiscales"]["layout"][1]["transform"]["scale"] == [1.0, 101 / 51, 2.0]
+    assert multiscales_attributes(bare)["multiscales"]["layout"][1]["transform"]["scale"] == [101 / 51, 2.0]
     assert layout[2]["spatial:transform"] == [40, 0, 500000, 0, -40, 5000000]
     assert layout[2]["spatial:shape"] == [26, 25]
 
@@ -173,7 +175,7 @@ def test_masks_share_the_level_and_one_place_of_their_own_takes_it_from_the_layo
     both = [*layers((8, 8), (4, 4)), *layers((8, 8), (4, 4), variable="mask", dims=("y", "x"))]
     root = write_conventions(both).attributes[""]
     assert root["multiscales"]["layout"][1]["spatial:transform"] == [20, 0, 500000, 0, -20, 5000000]
-    assert root["multiscales"]["layout"][1]["transform"]["scale"] == [1, 2, 2]
+    assert root["multiscales"]["layout"][1]["transform"]["scale"] == [2, 2]
     moved = Georeference(crs="EPSG:32633", transform=(10.0, 0, 0, 0, -10, 0))
     both = [*layers((8, 8)), *layers((8, 8), variable="other", place=moved)]
     written = write_conventions(both)

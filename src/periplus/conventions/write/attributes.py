@@ -16,6 +16,8 @@ from periplus.errors import FormatError
 from periplus.model import Georeference, Shape, Transform
 
 GRID_MAPPING = "spatial_ref"
+VERSION = "0.1.0"
+"""Of the multiscales convention; in its object, since its declaration may have no further fields."""
 _WHOLES = {
     "spatial:": ("spatial:", "proj:transform", "proj:bbox", "proj:shape", "proj:spatial_dimensions"),
     "proj:": ("proj:code", "proj:wkt2", "proj:projjson", "proj:epsg"),
@@ -113,6 +115,17 @@ def spatial_attributes(
     return attributes
 
 
+def pyramid_footprint(spatial: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the spatial attributes of full resolution that the group of a pyramid has too.
+
+    No transform: arrays directly in the group would inherit it. No `pixel`, which is the default: where a group has it,
+    GDAL ignores levels whose scale does not count every dimension.
+    """
+    registration = spatial.get("spatial:registration")
+    kept = {key: spatial[key] for key in ("spatial:dimensions", "spatial:bbox") if key in spatial}
+    return kept if registration in (None, "pixel") else {**kept, "spatial:registration": registration}
+
+
 def as_grid(place: Georeference, shape: tuple[int, int], dims: tuple[str, str] = ("y", "x")) -> Grid | None:
     """The grid of a georeference in terms of the convention: `node` where samples are points."""
     if place.transform is None:
@@ -144,33 +157,39 @@ def multiscales_attributes(
 ) -> dict[str, Any]:
     """`multiscales` of a group from (asset, array at that level), the finest first.
 
-    Each level derives from the one before; scale, one number for every dimension of the array, is how much larger
-    pixels are by their transforms, or else by the ratio of sizes; the absolute transform and shape of each are in its
-    layout item.
+    Each level derives from the one before; scale, two numbers for y and x, is how much larger pixels are by their
+    transforms, or else by the ratio of sizes; the absolute transform and shape of each are in its layout item.
     """
     layout: list[dict[str, Any]] = []
     for n, (asset, array) in enumerate(levels):
         item: dict[str, Any] = {"asset": asset}
-        zeros = [0.0] * len(array.shape)
-        if n == 0:
-            item["transform"] = {"scale": [1.0] * len(array.shape), "translation": zeros}
-        else:
+        axes = scaled_dims(array)
+        scale = dict.fromkeys(axes, 1.0)
+        if n:
             source, finer = levels[n - 1]
             if len(finer.shape) != len(array.shape):
                 raise FormatError(f"{asset} has {len(array.shape)} dimensions and {source} {len(finer.shape)}")
-            scale = [f / c if c else 1.0 for f, c in zip(finer.shape, array.shape, strict=True)]
-            for dim, grown in zip(spatial_dims(array), _growth(finer, array) or (), strict=False):
-                scale[array.dims.index(dim)] = grown
-            item |= {"derived_from": source, "transform": {"scale": scale, "translation": zeros}}
-            if resampling is not None:
-                item["resampling_method"] = resampling
+            sides = zip(array.dims, finer.shape, array.shape, strict=True)
+            scale |= {dim: f / c for dim, f, c in sides if dim in scale and c}
+            if len(axes) == 2 and (grown := _growth(finer, array)) is not None:
+                scale |= dict(zip(spatial_dims(array), grown, strict=True))
+            item["derived_from"] = source
+        item["transform"] = {"scale": [scale[dim] for dim in axes], "translation": [0.0] * len(axes)}
+        if n and resampling is not None:
+            item["resampling_method"] = resampling
         if size(array) is not None:
             place = _spatial(array)
             item |= {key: place[key] for key in ("spatial:shape", "spatial:transform") if key in place}
         layout.append(item)
     if not layout:
         raise FormatError("a pyramid has at least one level")
-    return {"multiscales": {"layout": layout, **({} if resampling is None else {"resampling_method": resampling})}}
+    method = {} if resampling is None else {"resampling_method": resampling}
+    return {"multiscales": {"version": VERSION, "layout": layout, **method}}
+
+
+def scaled_dims(array: GriddedArray) -> tuple[str, ...]:
+    """The dimensions that a scale counts: y and x; of an array of two dimensions these in its own order."""
+    return array.dims if len(array.dims) <= 2 else spatial_dims(array)
 
 
 def _growth(finer: GriddedArray, array: GriddedArray) -> tuple[float, float] | None:

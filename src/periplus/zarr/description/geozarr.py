@@ -16,6 +16,7 @@ from periplus.conventions.write.attributes import (
     declare,
     multiscales_attributes,
     proj_attributes,
+    pyramid_footprint,
     spatial_attributes,
     written_bbox,
 )
@@ -24,8 +25,6 @@ from periplus.errors import FormatError
 from periplus.model import Array, Georeference
 from periplus.table.query.footprint import affine, bounds, spatial_axes
 
-FOOTPRINT = ("spatial:dimensions", "spatial:bbox", "spatial:registration")
-"""Spatial attributes of the group of a pyramid: no transform, which arrays directly in it would inherit."""
 KEYS = {"multiscales": "multiscales", "spatial": "spatial:", "proj": "proj:"}
 
 
@@ -36,9 +35,8 @@ def place(array: Array) -> dict[str, Any]:
 
 def pyramid(levels: Sequence[Array], names: Sequence[str]) -> dict[str, Any]:
     """Attributes of the group that holds an image's levels; `names` are their groups in it, the finest first."""
-    where = _spatial(levels[0])
-    footprint = {key: where[key] for key in FOOTPRINT if key in where}
-    return _declared({**_multiscales(levels, names), **footprint, **_proj(levels[0], full=True)})
+    around = pyramid_footprint(_spatial(levels[0]))
+    return _declared({**_multiscales(levels, names), **around, **_proj(levels[0], full=True)})
 
 
 def footprint(arrays: Iterable[Array]) -> dict[str, Any]:

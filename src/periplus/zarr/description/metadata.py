@@ -8,21 +8,31 @@ its chunks are handed out as they are stored. Nodes are described on demand: an 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from periplus.conventions.write.attributes import merged
 from periplus.errors import FormatError
+from periplus.harvest.sidecars import stored_sidecars
 from periplus.model import Array, Catalog
+from periplus.policy import storable
 from periplus.zarr.description.codecs import jsonable
 from periplus.zarr.description.geozarr import footprint, place, pyramid
 from periplus.zarr.description.nodes import CODECS, Codecs, Leaf, leaves_of
 
-__all__ = ["CODECS", "Codecs", "Leaf", "ZarrLayout", "layout", "parent", "with_consolidated"]
+if TYPE_CHECKING:
+    from periplus.table import Table
 
+__all__ = ["CODECS", "Codecs", "Leaf", "ZarrLayout", "layout", "only_image", "parent", "source_of", "with_consolidated"]
+
+Source: TypeAlias = Callable[[], str | None]
+SOURCE = "source"
+"""The attribute of the root with the URL of an image, as in osml-imagery-io."""
 MOST_CONSOLIDATED = 2_000
 """Groups beyond which their metadata are not repeated in that of the group around them all: some 25 megabytes."""
+MOST_SIDECARS = 64
+"""Files beyond which an index is not of one image."""
 MOST_KEPT = 1_000
 """Groups whose arrays are kept described."""
 
@@ -71,19 +81,36 @@ def with_consolidated(group: Mapping[str, Any], below: Mapping[str, Mapping[str,
     return {**group, "consolidated_metadata": {"kind": "inline", "must_understand": False, "metadata": below}}
 
 
-def layout(catalog: Catalog, *, codecs: Codecs = "all") -> ZarrLayout:
-    """The index as a Zarr hierarchy; arrays that need other codecs than `codecs` allows are plain values."""
+def layout(catalog: Catalog, *, codecs: Codecs = "all", source: Source | None = None) -> ZarrLayout:
+    """The index as a Zarr hierarchy; arrays that need other codecs than `codecs` allows are plain values.
+
+    `source` gives the URL of the file that the image at the root is from, an attribute there.
+    """
     if codecs not in CODECS:
         raise ValueError(f"codecs must be one of {', '.join(CODECS)}, not {codecs!r}")
-    nodes = _CatalogNodes(catalog, codecs)
+    nodes = _CatalogNodes(catalog, codecs, source)
     return ZarrLayout(_GroupDocuments(nodes), _LeafArrays(nodes), nodes)
+
+
+def source_of(table: Table) -> str | None:
+    """The URL of the only image file of an index, without secrets; None where rows must be read to know it."""
+    count = table.known_file_count
+    image = None if count is None else only_image(table.catalog, count)
+    return None if image is None else storable(table.files.path[image])
+
+
+def only_image(catalog: Catalog, files: int) -> int | None:
+    """The row of the only file that is not a sidecar of another, of so many files; None where there are several."""
+    sidecars = stored_sidecars(catalog.arrangement, files) if files <= MOST_SIDECARS else {}
+    images = set(range(min(files, MOST_SIDECARS))).difference(*sidecars.values())
+    return images.pop() if len(images) == 1 else None
 
 
 class _CatalogNodes:
     """Describes groups and arrays of a catalog on demand."""
 
-    def __init__(self, catalog: Catalog, codecs: Codecs) -> None:
-        self.catalog, self.codecs = catalog, codecs
+    def __init__(self, catalog: Catalog, codecs: Codecs, source: Source | None) -> None:
+        self.catalog, self.codecs, self.source = catalog, codecs, source
         self.arrays: dict[str, list[Array]] = {}
         for array in catalog.arrays.values():
             self.arrays.setdefault(parent(array.name), []).append(array)
@@ -135,6 +162,8 @@ class _CatalogNodes:
         if not attributes and not path:
             attributes = footprint(levels[0] for levels, _ in self.pyramids.values())
         own = {name: value for name, value in self.catalog.attributes.get(path, {}).items() if value is not None}
+        if not path and path in self.pyramids and SOURCE not in own and (url := self.source and self.source()):
+            own[SOURCE] = url
         return {"zarr_format": 3, "node_type": "group", "attributes": merged(jsonable(own), attributes)}
 
 

@@ -21,6 +21,7 @@ from periplus.model.arrays import MOST_LEVELS
 from periplus.parse.zarr import ArrayMetadata, GroupMetadata, NodeDocuments
 from periplus.parse.zarr.documents import key_of
 from periplus.table.query.footprint import spatial_axes
+from periplus.zarr.description.metadata import SOURCE
 from periplus.zarr.kerchunk.arrays import ReferencedArray, georeference, indexed_grid, kept_attributes, referenced_array
 from periplus.zarr.kerchunk.labels import LabelBudget, labels_of, text_labels
 
@@ -247,7 +248,9 @@ def _group_attributes(metadata: Metadata) -> dict[str, Mapping[str, Any]]:
         attributes = {
             key: value
             for key, value in group.attributes.items()
-            if key not in ("multiscales", "zarr_conventions") and not key.startswith(("spatial:", "proj:"))
+            if key not in ("multiscales", "zarr_conventions")
+            and not key.startswith(("spatial:", "proj:"))
+            and not (key == SOURCE and "multiscales" in group.attributes)  # otherwise it is CF's: how data were made
         }
         if attributes:
             json.dumps(attributes)  # as JSON it was read, and as JSON it will be written

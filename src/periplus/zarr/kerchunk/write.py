@@ -18,7 +18,7 @@ from periplus.table.stored_form import is_json_references
 from periplus.table.target import check_file
 from periplus.table.templates import expanded
 from periplus.zarr.codecs.translate import NotRepresentableError
-from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, layout
+from periplus.zarr.description.metadata import CODECS, Codecs, Leaf, layout, only_image
 from periplus.zarr.description.slabs import Slab, slabs
 from periplus.zarr.kerchunk.documents import (
     check_representable,
@@ -103,8 +103,15 @@ def write_kerchunk(
         )
     if as_json:
         check_file(url, "kerchunk references in JSON", is_json_references, fetch=fetch, sources=table.files)
-    description = describe(table, zarr_format=zarr_format, codecs=codecs, skip_unsupported=skip_unsupported)
     urls, folder = named_urls(table.files.path, fetch.keep_query, portable=portable)
+    image = only_image(table.catalog, len(urls))
+    description = describe(
+        table,
+        zarr_format=zarr_format,
+        codecs=codecs,
+        skip_unsupported=skip_unsupported,
+        source=None if image is None else urls[image],
+    )
     if as_json:
         with sink(url, fetch) as file:
             packed = to_text(pack_files(table.files, urls, folder=folder))
@@ -132,9 +139,10 @@ def describe(
     zarr_format: int,
     codecs: Codecs,
     skip_unsupported: bool | Collection[str],
+    source: str | None = None,
 ) -> KerchunkDescription:
     """All metadata, and the arrays it is of; FormatError names the arrays that cannot be represented."""
-    zarr_layout = layout(table.catalog, codecs="all")
+    zarr_layout = layout(table.catalog, codecs="all", source=lambda: source)
     leaves: dict[str, Mapping[str, Any]] = {}
     arrays: dict[str, Array] = {}
     skipped: dict[str, str] = {}

@@ -7,6 +7,7 @@ import json
 import math
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from periplus.errors import DecodeError, redact
 from periplus.limits import Limits
 from periplus.zarr.codecs.v3 import register
-from periplus.zarr.description.metadata import Codecs, Leaf, layout
+from periplus.zarr.description.metadata import Codecs, Leaf, layout, source_of
 from periplus.zarr.store.chunks import Bytes, ChunkReader, Range
 from periplus.zarr.store.keys import chunk_named, group_named, keys_under, names_in
 
@@ -57,7 +58,7 @@ class IndexStore(Store):
     ) -> None:
         super().__init__(read_only=read_only)
         self.table, self.fetch, self.limits, self.codecs = table, fetch, limits or Limits(), codecs
-        self.layout = layout(table.catalog, codecs=codecs)
+        self.layout = layout(table.catalog, codecs=codecs, source=partial(source_of, table))
         if codecs in ("imagery", "all"):
             register()  # osml-imagery-io offers codecs of the same names
         self._chunks = ChunkReader(table, fetch, self.limits)
