@@ -1,5 +1,6 @@
 import os
 import pickle
+import re
 import socket
 import threading
 import time
@@ -243,3 +244,13 @@ def test_the_collector_forgets_files_without_waiting_for_the_lock(tmp_path):
     assert len(files._files) == 1
     files.drop(object())
     assert not files._files
+
+
+@pytest.mark.parametrize("shift", [-3600, 3600])
+def test_a_changed_time_is_reported_with_the_time_before(fetch, file, shift):
+    before = fetch.run(fetch.head(file))
+    os.utime(file, (1_600_000_000 + shift, 1_600_000_000 + shift))
+    now = fetch.run(fetch.head(file))
+    times = f"{before.last_modified.isoformat()} when it was indexed, and at {now.last_modified.isoformat()} now"
+    with pytest.raises(StaleError, match=re.escape(f"was last modified at {times}")):
+        fetch.run(fetch.read(file, 0, 4, expect=before))
