@@ -409,3 +409,20 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(xgroup, "version", missing)
     with pytest.raises(ImportError, match=r'needs xarray.*pip install "periplus\[xgroup\]"'):
         require()
+
+
+@pytest.mark.filterwarnings("ignore:no principal convention")
+@pytest.mark.parametrize("options", [{"decode_coords": False}, {"decode_cf": False}, {"decode_coords": "all"}])
+def test_coordinates_of_cf_are_those_of_xarray_whatever_is_decoded(options):
+    named = {"coordinates": "lon", "grid_mapping": "crs", "bounds": "edges"}
+    nodes = {
+        "a": StoredArray(dims=("y", "x"), shape=(4, 5), attributes=named),
+        "lon": StoredArray(dims=("y", "x"), shape=(4, 5)),
+        "edges": StoredArray(dims=("y", "x"), shape=(4, 5)),
+        "crs": StoredArray(dims=(), shape=(), attributes={"grid_mapping_name": "latitude_longitude"}),
+        "x": StoredArray(dims=("x",), shape=(5,)),
+    }
+    store = write_hierarchy(MemoryStore(), nodes)
+    found = xr.open_dataset(store, engine="xgroup", **options)
+    xr.testing.assert_identical(found, stock(store, **options))
+    assert ("lon" in found.coords) is ("all" in options.values())

@@ -319,3 +319,14 @@ def test_a_box_over_arrays_of_different_crs_is_cut_in_the_crs_of_each():
         xr.open_dataset(
             write_hierarchy(MemoryStore(), same), engine="xgroup", bbox=(12, 45, 14, 48), bbox_crs="EPSG:4326"
         )
+
+
+def test_a_level_of_a_pyramid_that_is_not_declared_is_an_error_with_the_way_to_use_it():
+    base = layout("0", "1", "2")
+    del base["zarr_conventions"]
+    store = write_hierarchy(MemoryStore(), {"/": base, **{f"{n}/b": level(n) for n in range(3)}})
+    with pytest.raises(MissingError, match=r"/ holds no pyramid, because .* not declared .* strict=False uses it"):
+        xr.open_dataset(store, engine="xgroup", level=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert xr.open_dataset(store, engine="xgroup", level=1, strict=False).sizes["x"] == SIZES[1]

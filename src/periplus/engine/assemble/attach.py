@@ -43,6 +43,12 @@ class CoordinateAttacher:
                 continue
             if coord.role == "axis" and isinstance(coord.values, Regular) and self.source.options.coords == "none":
                 continue
+            if (
+                coord.convention == "CF"
+                and isinstance(coord.values, External)
+                and not self.source.options.decodes_coords
+            ):
+                continue  # as in xarray, whose own engine leaves such arrays as data
             final = self._add(name, meaning.path, coord, dims)
             if final is not None and final != coord.name:
                 new_names[coord.name] = final

@@ -65,6 +65,11 @@ class AssemblyOptions:
             raise TypeError(f"this engine has no argument {', '.join(unknown)} here; its arguments are {known}")
 
     @property
+    def decodes_coords(self) -> bool:
+        """Whether arrays that CF attributes name become coordinates."""
+        return self.decoding.get("decode_coords") is not False
+
+    @property
     def lazy(self) -> bool | None:
         return {"lazy": True, "memory": False}.get(self.coords)
 

@@ -132,6 +132,11 @@ def _open(
 def _where_pyramids_are(source: ZarrSource, group: str) -> str:
     """A hint for the message that there is no pyramid here."""
     found = [path for path in source.hierarchy.walk(group) if "multiscales" in source.hierarchy.attributes(path)]
+    if group in found:
+        meaning = source.group_meaning(group)
+        if meaning is not None and "multiscales" not in meaning.conventions and source.strict:
+            return ", because its multiscales is not declared in zarr_conventions; strict=False uses it"
+        return " that can be used; `periplus validate` tells why"
     return f"; group= {', '.join(found[:8])} does" if found else ""
 
 
