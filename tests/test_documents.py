@@ -13,6 +13,7 @@ from zarr.core.sync import sync
 
 import periplus
 from periplus.limits import Limits
+from periplus.model import Georeference
 from periplus.parse.json import MOST_DEPTH, check_depth, parse_json
 from periplus.scan.georeference import gmljp2, worldfile
 from periplus.scan.tiff import gdal as gdalmetadata
@@ -215,4 +216,4 @@ def test_xml_may_be_as_deep_as_it_likes(levels):
     xml = "<a>" * levels + "</a>" * levels
     assert not gdalmetadata.items(xml).image
     assert gmljp2._grid(xml.encode()) is None
-    assert worldfile.auxiliary(f"<PAMDataset>{xml}</PAMDataset>") == (None, None)
+    assert worldfile.auxiliary(f"<PAMDataset>{xml}</PAMDataset>") == Georeference()

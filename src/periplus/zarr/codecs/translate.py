@@ -200,7 +200,7 @@ def interleaved(pipeline: Pipeline, *, chunks: Shape, dtype: np.dtype[Any]) -> C
 
 MISREAD = frozenset({
     "byte_order", "fill_order", "ycbcr_subsampling", "ycbcr_coefficients", "reference_black_white",
-    "t4_options", "t6_options", "header", "margin", "num_records",
+    "t4_options", "t6_options", "header", "margin", "num_records", "stretched_components",
 })  # fmt: skip
 """Settings of ours that osml-imagery-io ignores without an error (measured for byte_order)."""
 LERC = 34887
