@@ -207,6 +207,27 @@ def test_wrong_credentials_are_denied_and_never_shown(s3):
             fetch.run(fetch.head(f"{s3.url}/a"))
         assert "SECRET" not in f"{caught.value!r}{caught.value}{fetch!r}"
 
+        async def listed():
+            return [source async for source in fetch.find(f"{s3.url}/folder/")]
+
+        with pytest.raises(DeniedError, match="check the key, secret and token in storage_options") as caught:
+            fetch.run(listed())
+        assert "SignatureDoesNotMatch" in str(caught.value)
+        assert "GenericError" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Generic S3 error: GET https://h/ - Server returned non-2xx status code: 403 Forbidden",
+        "Generic S3 error: non-2xx status code: 400 Bad Request: <Error><Code>ExpiredToken</Code></Error>",
+    ],
+)
+def test_refusals_that_a_library_reports_as_text_are_denied(text):
+    error = translate(RuntimeError(text), "s3://b/k")
+    assert isinstance(error, DeniedError)
+    assert "storage_options" in str(error)
+
 
 @pytest.mark.s3
 def test_usual_option_names_are_understood(s3):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from periplus.errors import ConflictError, FormatError, MissingError
+from periplus.errors import ConflictError, FetchError, FormatError, MissingError
 from periplus.fetch import Fetch
 from periplus.harvest import harvest, index_into
 from periplus.limits import Limits
@@ -127,6 +127,15 @@ def test_what_was_asked_for_alone_raises_its_own_error(tmp_path: Path, fetch: Fe
     with pytest.raises(FormatError, match="none of 2 files could be read"):
         index_into(str(tmp_path / "*.tif"), fetch=fetch)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tif", "b.tif"]
+
+
+def test_several_files_that_cannot_be_read_raise_the_kind_of_their_errors(tmp_path: Path, fetch: Fetch) -> None:
+    (tmp_path / "a.tif").write_text("hello")
+    with pytest.raises(FetchError, match=r"none of 2 files could be read: .*fetch: ") as caught:
+        index_into(["http://127.0.0.1:9/a.tif", "http://127.0.0.1:9/b.tif"], fetch=fetch)
+    assert caught.value.kind == "fetch"
+    with pytest.raises(MissingError, match="none of 3 files could be read"):
+        index_into([str(tmp_path / name) for name in ("a.tif", "b.tif", "c.tif")], fetch=fetch)
 
 
 def test_misfits_name_the_first_and_how(archive: Path, tiff: SimpleNamespace, tmp_path: Path, fetch: Fetch) -> None:

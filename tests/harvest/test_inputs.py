@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -350,3 +351,26 @@ def test_unchanged_files_of_items_are_not_read_again(tmp_path: Path) -> None:
     with periplus.index(tmp_path / "item.json", to=tmp_path / "index") as index:
         assert index.summary is not None
         assert index.summary.reused == 0
+
+
+def test_a_folder_of_stac_items_is_a_folder_of_their_assets(tmp_path: Path) -> None:
+    folder = tmp_path / "items"
+    (folder / "deeper").mkdir(parents=True)
+    (folder / "catalog.json").write_text('{"type": "Catalog"}')
+    (folder / "settings.json").write_text("[1, 2]")
+    for n, place in enumerate(("one.json", "deeper/two.geojson")):
+        scene = tile(tmp_path / f"{n}.tif", 0, n)
+        each = item(f"item{n}", f"2021-0{n + 1}-01T00:00:00Z", data=asset(str(scene), "data"), red=asset(str(scene)))
+        (folder / place).write_text(json.dumps(each))
+    with periplus.index(folder) as index:
+        assert (index.summary.ok, index.summary.failed, index.summary.skipped) == (2, 0, 2)
+        assert not np.isnat(index.table.files.datetime).any()
+    with periplus.index(folder, assets="red") as index:
+        assert index.summary.ok == 2
+
+
+def test_json_in_a_folder_with_other_files_is_skipped(fetch: Fetch, tree: Path) -> None:
+    (tree / "a.json").write_text(json.dumps(item("one", data=asset("a.tif", "data"))))
+    found = expanded(fetch, tree)
+    assert sorted(names(found, tree)) == ["a.json", "a.tif", "b.tif", "notes.md", "sub/c.tif"]
+    assert all(each.optional for each in found)

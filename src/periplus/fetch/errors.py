@@ -22,20 +22,17 @@ from periplus.errors import (
 )
 from periplus.limits import out_of_memory
 
+_REFUSED = (
+    "the store refuses access; check the key, secret and token in storage_options or the environment, pass "
+    '{"anon": True} for public data, and requester_pays for a bucket whose requester pays'
+)
 _BY_NAME: dict[str, tuple[type[PeriplusError], str]] = {
     "NotFoundError": (MissingError, "no such object"),
     "PreconditionError": (StaleError, "the object changed after it was indexed"),
     "NotModifiedError": (StaleError, "the object changed after it was indexed"),
     "AlreadyExistsError": (ConflictError, "the object exists already"),
-    "PermissionDeniedError": (
-        DeniedError,
-        "the store refuses access; credentials are those of storage_options, or of the environment, and a bucket whose "
-        "requester pays needs the option requester_pays",
-    ),
-    "UnauthenticatedError": (
-        DeniedError,
-        "the store wants credentials, in storage_options or the environment",
-    ),
+    "PermissionDeniedError": (DeniedError, _REFUSED),
+    "UnauthenticatedError": (DeniedError, _REFUSED),
     "InvalidPathError": (FormatError, "not a name this store can hold"),
     "UnknownConfigurationKeyError": (FormatError, "unknown storage option"),
 }
@@ -63,6 +60,11 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _METADATA = ("169.254.169.254", "metadata.google.internal")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^\s\"'<>)]+")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
+_DENIED = re.compile(
+    r"status code: 40[13]\b"
+    r"|\((AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired)\)$"
+)
+"""A refusal that the library reports by its text alone: of a listing, or of a token that has expired."""
 _MARKUP = re.compile(r"\s*:?\s*<(\?xml|Error|html|!DOCTYPE)", re.IGNORECASE)
 
 
@@ -139,6 +141,9 @@ def translate(error: BaseException, url: str, offset: int | None = None) -> Peri
     text = clean(str(error))
     if "(NoSuchBucket)" in text or "(ContainerNotFound)" in text:
         return MissingError("there is no such bucket", url=url)
+    if _DENIED.search(text):
+        code = _CODE.search(str(error))
+        return DeniedError(_REFUSED + (f" ({code[1]})" if code else ""), url=url, offset=offset)
     if any(service in text for service in _METADATA):
         advice = 'pass them by storage_options or the environment, or {"anon": True} for public data'
         return DeniedError(f"no credentials were found; {advice}", url=url, offset=offset)

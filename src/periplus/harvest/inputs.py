@@ -22,7 +22,8 @@ _GLOB = re.compile(r"[*?\[]")
 _SIDECAR = re.compile(r"\.(aux\.xml|prj|wld|tfw|tiff?w|jgw|jpe?gw|pgw|pngw|j2w|jp2w)$", re.IGNORECASE)
 """Sidecars of images, which a glob that the shell expands includes as well."""
 _FILE = re.compile(r"\.[a-z][a-z0-9]*$", re.IGNORECASE)
-_LISTS = (".txt", ".json", ".geojson", ".parquet", ".geoparquet")
+_JSON = (".json", ".geojson")
+_LISTS = (".txt", *_JSON, ".parquet", ".geoparquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +58,10 @@ async def expand(
 ) -> AsyncIterator[Input]:
     """All files of `urls`, in order.
 
-    A URL is a file; a glob; a folder or bucket (all below it; files of unsupported formats are skipped); a text file of
-    URLs (`.txt`, one on each line, with comments after `#`); a STAC Item, ItemCollection or API response (`.json`,
-    `.geojson`); or stac-geoparquet (`.parquet`). `assets` chooses among the assets of STAC items.
+    A URL is a file; a glob; a folder or bucket (all below it; files of unsupported formats are skipped, and if all are
+    JSON, those with STAC items are read); a text file of URLs (`.txt`, one on each line, with comments after `#`); a
+    STAC Item, ItemCollection or API response (`.json`, `.geojson`); or stac-geoparquet (`.parquet`). `assets` chooses
+    among the assets of STAC items.
     """
     notes = InputNotes() if notes is None else notes
     for url in urls:
@@ -126,21 +128,40 @@ async def _found(
     glob = is_glob(url)
     itself = canonical(url) if is_local(url) else ""
     last = url.rstrip("/").rpartition("/")[2]
+    documents: list[Source] | None = []  # JSON files of a folder, as long as there is nothing else in it
     async for source in fetch.find(url):
         whole_folder = last in ("*", "**") if glob else source.url != itself
         any_kind = whole_folder or (glob and last.endswith("*")) or _SIDECAR.search(source.url) is not None
         if glob and lists and not whole_folder and _suffix(source.url) in _LISTS:
-            try:
-                async for item in _listed(source.url, fetch, assets, notes):
-                    yield item
-            except FormatError as error:  # one document of many
-                yield Input(url=source.url, error=error)
+            async for item in _one_of_many(source, fetch, assets, notes):
+                yield item
+        elif lists and whole_folder and documents is not None and _suffix(source.url) in _JSON:
+            documents.append(source)
         else:
+            for document in documents or ():
+                yield Input(url=document.url, source=document, optional=True)
+            documents = None
             yield Input(url=source.url, source=source, optional=any_kind)
+    for document in documents or ():
+        async for item in _one_of_many(document, fetch, assets, notes, optional=True):
+            yield item
 
 
-async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes) -> AsyncIterator[Input]:
-    """The files that a document lists."""
+async def _one_of_many(
+    source: Source, fetch: Fetch, assets: stac.Assets, notes: InputNotes, *, optional: bool = False
+) -> AsyncIterator[Input]:
+    """The files that one of several documents lists; its error is a row."""
+    try:
+        async for item in _listed(source.url, fetch, assets, notes, optional=optional):
+            yield item
+    except FormatError as error:
+        yield Input(url=source.url, error=error)
+
+
+async def _listed(
+    url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes, *, optional: bool = False
+) -> AsyncIterator[Input]:
+    """The files that a document lists; with `optional`, JSON that is not STAC items is skipped."""
     suffix = _suffix(url)
     if suffix == ".txt":
         for line in _lines(await _read_document(url, fetch), url):
@@ -153,7 +174,13 @@ async def _listed(url: str, fetch: Fetch, assets: stac.Assets, notes: InputNotes
 
         items = await asyncio.to_thread(read_records, url, fetch=fetch, columns=stac.COLUMNS, needed=("assets",))
     else:
-        items = stac.items_of(await _read_document(url, fetch), url)
+        try:
+            items = stac.items_of(await _read_document(url, fetch), url)
+        except FormatError:
+            if not optional:
+                raise
+            notes.skipped += 1
+            return
     notes.catalogs += 1
     count = 0
     bad: list[Input] = []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from periplus.arrange.arrangement import REPLACED
-from periplus.errors import FormatError, MissingError, redact
+from periplus.errors import FormatError, MissingError, PeriplusError, redact
 from periplus.harvest.scanning.drive import Harvested
 from periplus.model import Files
 
@@ -85,10 +86,11 @@ def nothing_to_index(given: Sequence[str], skipped: int) -> MissingError:
     return MissingError(f"there is nothing to index at {what or 'an empty list'}{more}")
 
 
-def nothing_readable(failures: Sequence[Harvested], count: int) -> FormatError:
-    """The error if no file could be read."""
+def nothing_readable(failures: Sequence[Harvested], count: int) -> PeriplusError:
+    """The error if no file could be read: of the kind that most of the failures have."""
     shown = "; ".join(f"{redact(f.source.url)}: {f.error}" for f in failures[:3])
-    return FormatError(f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
+    kinds = Counter(FormatError if f.raised is None else type(f.raised) for f in failures)
+    return kinds.most_common(1)[0][0](f"none of {count:,} files could be read: {shown}" + ("; …" if count > 3 else ""))
 
 
 def _examples(count: int, what: str, some: Sequence[tuple[str, str]]) -> list[str]:
