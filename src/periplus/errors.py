@@ -9,14 +9,16 @@ from periplus.redaction import redact as redact
 
 
 def some(names: Iterable[str], *, like: str = "", most: int = 8) -> str:
-    """Names for a message; those that contain `like`, or nearly match it, come first."""
+    """Names for a message; those that contain `like`, or of which a part nearly matches it, come first."""
     given = list(names)
     wanted = like.strip("/").lower()
     near = [name for name in given if wanted and wanted in name.lower()]
     if wanted and not near:
         from difflib import get_close_matches
 
-        near = get_close_matches(like, given[:1000], n=most)
+        parts = {name: {name.lower(), *name.lower().split("/")} for name in given[:10_000]}
+        alike = get_close_matches(wanted, set().union(*parts.values()), n=most)
+        near = [name for part in alike for name in parts if part in parts[name]]
     shown = list(dict.fromkeys([*near[:most], *given[:most]]))[:most]
     return ", ".join(shown) + (f" and {len(given) - most:,} more" if len(given) > most else "") if given else "none"
 

@@ -94,6 +94,7 @@ class Index:
         array: str | None = None,
         bbox: BBox | None = None,
         crs: CrsLike | None = None,
+        level: int | None = None,
         resolution: float | tuple[float, float] | None = None,
         max_size: int | None = None,
         time: Any = None,
@@ -103,10 +104,11 @@ class Index:
         """A window of `array`, or of the only image in the box and time range, at the coarsest sufficient level.
 
         `bbox` is (xmin, ymin, xmax, ymax) in `crs` (text, an EPSG number, a CRS of pyproj or rasterio; default: the
-        image's own), `resolution` in units of the image's CRS, `max_size` the longest side in pixels (every n-th pixel
-        is taken where no level is that small); `time` one moment, a pair or a slice; `bands` numbers that count from
-        1, or names. Of an image that only control points or RPCs locate, it is all pixels that may show the box, with
-        `gcps` or `rpc`, and not `rectified`.
+        image's own), `level` the level to read (0 is full resolution; default: the coarsest for `resolution`, which is
+        in units of the image's CRS, and `max_size`, the longest side in pixels: every n-th pixel is taken where no
+        level is that small, and the finest without both); `time` one moment, a pair or a slice; `bands` numbers that
+        count from 1, or names. Of an image that only control points or RPCs locate, it is all pixels that may show the
+        box, with `gcps` or `rpc`, and not `rectified`.
         """
         from periplus.conventions.proj.crs import in_degrees, reproject_bbox
         from periplus.rasters import Raster
@@ -118,6 +120,7 @@ class Index:
             array=array,
             bbox=bbox,
             crs=_crs_of(bbox, crs),
+            level=level,
             resolution=resolution,
             max_size=max_size,
             time=time,

@@ -80,3 +80,16 @@ def test_mistakes_are_one_line(index, periplus, arguments, kind):
     assert (done.code, done.out) == (2, "")
     assert done.err.split(": ")[1] in kind.split("|")
     assert len(done.err.splitlines()) == 1
+
+
+def test_a_point_chooses_the_chunk_that_contains_it(index, periplus):
+    done = periplus(
+        "query", index, "--level", 0, "--point", "500700,4199900", "--time", "2023-01-01", "--format", "json"
+    )
+    assert [(row["y_chunk"], row["x_chunk"]) for row in json.loads(done.out)] == [(0, 1)]
+
+
+def test_footprints_of_files_are_refused(index, periplus):
+    done = periplus("query", index, "--files", "--footprints")
+    assert done.code == 2
+    assert "--footprints adds the boxes of chunks, so it has no effect with --files" in done.err

@@ -143,6 +143,15 @@ def test_a_dash_is_npy_on_stdout(index, truth):
         (["--bands", "7", "-o", "out.npy"], "missing", "band 7"),
         (["--time", "1999", "-o", "out.npy"], "missing", "1999"),
         (["--bbox", "0,0,1,1", "-o", "out.npy"], "missing", "does not intersect"),
+        (["--bbox", "15,37,16,38", "-o", "out.npy"], "missing", "these look like degrees: pass --crs, for example"),
+        (["--point", "4199000,500900", "-o", "out.npy"], "missing", "are x and y exchanged?"),
+        (["--point", "37.94,15.005", "--crs", "EPSG:4326", "-o", "out.npy"], "missing", "are x and y exchanged?"),
+        (["--point", "1,2,3", "-o", "out.npy"], "usage", "not two numbers x,y"),
+        (["--point", "1,2", "--bbox", "0,0,1,1", "-o", "out.npy"], "usage", "--point and --bbox"),
+        (["--bbox", "1,1,1,1", "-o", "out.npy"], "usage", "use --point"),
+        (["--level", "7", "-o", "out.npy"], "usage", "there is no level 7; the levels are 0, 1"),
+        (["--level", "1", "--max-size", "9", "-o", "out.npy"], "usage", "--level cannot be combined with --resolution"),
+        (["--level", "1", "--array", "0/data", "-o", "out.npy"], "usage", "0/data is level 0, and --level is 1"),
         (["--window", "0:5,0:5", "-o", "out.npy"], "usage", "--array"),
         (["--array", "0/data", "--window", "0:5,0:999", "-o", "out.npy"], "usage", "ends past"),
         (
@@ -171,3 +180,43 @@ def test_mistakes_are_one_line_and_leave_nothing(index, periplus, tmp_path, monk
     assert words in done.err
     assert len(done.err.splitlines()) == 1
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_point_is_the_pixel_that_contains_it(index, truth, periplus, tmp_path):
+    assert periplus("read", index, "--point", "500605,4198995", "-o", tmp_path / "out.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy")[1], truth.read()[:, 100:101, 60:61])
+
+
+def test_a_level_is_read_by_its_number(index, archive, periplus, tmp_path):
+    assert periplus("read", index, "--level", "1", "--time", "2023-02-10", "-o", tmp_path / "out.tif").code == 0
+    with (
+        rasterio.open(archive / "scene_20230210.tif", OVERVIEW_LEVEL=0) as truth,
+        rasterio.open(tmp_path / "out.tif") as image,
+    ):
+        np.testing.assert_array_equal(image.read(), truth.read())
+
+
+def test_bands_named_by_numbers_are_chosen_by_quoted_names(archive, periplus, tmp_path):
+    scene = archive / "scene_20230210.tif"
+    with rasterio.open(scene, "r+") as image:
+        image.descriptions = ("3", "2", "1")
+        truth = image.read()
+    done = periplus("read", scene, "--bands", "3", "-o", tmp_path / "out.npy")
+    assert done.code == 2
+    assert "name in double quotes, --bands '\"3\"' or '\"1\"'" in done.err
+    assert periplus("read", scene, "--bands", '"3",2', "-o", tmp_path / "out.npy").code == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), truth[[0, 1]])
+
+
+def test_a_misspelled_image_names_those_like_it(archive, periplus, tmp_path):
+    for number in range(20):
+        (archive / f"a{number}.tif").write_bytes((archive / "scene_20230101.tif").read_bytes())
+    (archive / "geo.tif").write_bytes((archive / "scene_20230101.tif").read_bytes())
+    target = tmp_path / "all.parquet"
+    assert periplus("index", archive, "--arrange", "collect", "-o", target, "-q").code == 0
+    done = periplus("read", target, "--array", "goe", "-o", tmp_path / "out.npy")
+    assert "no image or array 'goe'; this index has geo/data, " in done.err
+    done = periplus("read", target, "--bbox", "15,37,16,38", "-o", tmp_path / "out.npy")
+    assert "none of the 25 images are in that box and time; these look like degrees" in done.err
+    done = periplus("read", target, "--point", "4199000,500900", "-o", tmp_path / "out.npy")
+    assert "are x and y exchanged?" in done.err

@@ -60,8 +60,26 @@ class BBox(TextParam):
     def parse(self, text: str) -> Any:
         xmin, ymin, xmax, ymax = bbox = parse_floats(text, [4], f"four numbers {self.name}")
         if not (xmin < xmax and ymin < ymax):
-            raise ValueError(f"{text!r} is empty: xmin < xmax and ymin < ymax must hold")
+            raise ValueError(
+                f"{text!r} is empty: xmin < xmax and ymin < ymax must hold (for the pixel at a point, use --point)"
+            )
         return bbox
+
+
+class Point(TextParam):
+    """Two numbers: x,y."""
+
+    name = "x,y"
+
+    def parse(self, text: str) -> Any:
+        return parse_floats(text, [2], f"two numbers {self.name}")
+
+
+def box_of(bbox: tuple[float, ...] | None, point: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """The box of --bbox, or that of --point, which has no area."""
+    if bbox is not None and point is not None:
+        raise click.UsageError("--point and --bbox cannot be combined.")
+    return bbox if point is None else (*point, *point)
 
 
 class Time(TextParam):

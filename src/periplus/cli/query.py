@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Time, Window, access, open_any, usage_errors
+from periplus.cli.options import BBox, Point, Time, Window, access, box_of, open_any, usage_errors
 
 if TYPE_CHECKING:
     from periplus import Index
@@ -27,8 +27,10 @@ SHOWN = 40
 @click.option("--array", metavar="NAME", help="Only this array, for example 0/data.")
 @click.option("--level", type=click.IntRange(min=0), help="Only this pyramid level; 0 is full resolution.")
 @click.option("--bbox", type=BBox(), help="Only chunks that intersect this box, in --crs.")
+@click.option("--point", type=Point(), help="Only the chunks at this point, in --crs; instead of --bbox.")
 @click.option(
-    "--crs", help="CRS of --bbox, for example EPSG:4326.  [default: the CRS of the images, if all have the same]"
+    "--crs",
+    help="CRS of --bbox or --point, for example EPSG:4326.  [default: the CRS of the images, if all have the same]",
 )
 @click.option(
     "--time", type=Time(), help="Only this time (2021-06), or this range of times (2021-06/2021-08); .. is an open end."
@@ -74,6 +76,8 @@ def command(
     form = form or (suffix if suffix in FORMATS else "table")
     if form == "parquet" and output in STDOUT and sys.stdout.isatty():
         raise click.UsageError("Parquet cannot be shown in a terminal: choose a file with -o.")
+    if files and selection["footprints"]:
+        raise click.UsageError("--footprints adds the boxes of chunks, so it has no effect with --files.")
     with open_any(url) as index:
         check_output(output, url, index)
         if sql is not None:
@@ -83,6 +87,7 @@ def command(
             with usage_errors():
                 rows = index.sql(sql)
         else:
+            selection["bbox"] = box_of(selection["bbox"], selection.pop("point"))
             with usage_errors():
                 rows = index.select(**{**selection, "window": full_window(index, selection)})
             rows = by_file(rows, index.files) if files else rows

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from periplus.cli.options import BBox, Numbers, TextParam, Time, Window, access, open_any, parse_floats, usage_errors
+from periplus.cli.options import (
+    BBox,
+    Numbers,
+    Point,
+    TextParam,
+    Time,
+    Window,
+    access,
+    box_of,
+    open_any,
+    parse_floats,
+    usage_errors,
+)
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import extent
 
@@ -37,7 +49,11 @@ class Stretch(TextParam):
     "--bbox and --time]",
 )
 @click.option("--bbox", type=BBox(), help="The box to read, in --crs.  [default: the whole image]")
-@click.option("--crs", help="CRS of --bbox, for example EPSG:4326.  [default: the CRS of the image]")
+@click.option("--point", type=Point(), help="Read the pixel at this point, in --crs; instead of --bbox.")
+@click.option("--crs", help="CRS of --bbox or --point, for example EPSG:4326.  [default: the CRS of the image]")
+@click.option(
+    "--level", type=click.IntRange(min=0), help="Read this level of the image; 0 is full resolution, 1 is coarser."
+)
 @click.option(
     "--resolution",
     type=Numbers(),
@@ -49,7 +65,7 @@ class Stretch(TextParam):
 @click.option(
     "--time", type=Time(), help="A time (2021-06-01T10:00), a period (2021-06), or a range (2021-06-01/2021-06-15)."
 )
-@click.option("--bands", metavar="BAND,...", help="Bands by number from 1, or by name.")
+@click.option("--bands", metavar="BAND,...", help="Bands by number from 1, or by name; a name may be in double quotes.")
 @click.option(
     "--window", type=Window(), help="Pixel ranges along the last dimensions of --array, instead of the options above."
 )
@@ -83,6 +99,7 @@ def command(
     \b
     periplus read archive.parquet --max-size 1024 --time 2023-07 --bands 1,2,3 -o overview.png
     periplus read archive.parquet --bbox 14.1,47.2,14.2,47.3 --crs EPSG:4326 --time 2023-07-07 -o window.tif
+    periplus read archive.parquet --point 14.15,47.25 --crs EPSG:4326 -o series.npy
     periplus read archive.parquet --array 0/data --window 0:512,0:512 -o - | python analyse.py
     periplus read s3://bucket/scene.ntf --max-size 1024 -o scene.png
     """
@@ -100,6 +117,7 @@ def command(
         raise click.UsageError(
             f"--window cannot be combined with {', '.join('--' + n.replace('_', '-') for n in given)}."
         )
+    wanted["bbox"] = box_of(wanted["bbox"], wanted.pop("point"))
     with open_any(url) as index:
         check_output(output, url, index)
         with bar("reading", "chunks", quiet=quiet) as report, usage_errors():
@@ -118,10 +136,14 @@ def command(
 
 
 def numbers(bands: str | None) -> list[int | str] | None:
-    """Bands as numbers where they are digits, else as names."""
+    """Bands as numbers where they are digits, else as names, which may be in quotes."""
     if bands is None:
         return None
-    return [int(band) if band.strip().isdigit() else band.strip() for band in bands.split(",")]
+    return [int(band) if band.isdigit() else _unquoted(band) for band in map(str.strip, bands.split(","))]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
 def by_bbox(
@@ -140,7 +162,10 @@ def by_bbox(
     names = [str(name) for name in source.attributes.get("band_names") or ()]
     for band in bands or ():
         if isinstance(band, int) and str(band) in names and names.index(str(band)) != band - 1:
-            raise ValueError(f"--bands {band} is the number of {names[band - 1]!r}, and the name of another band")
+            raise ValueError(
+                f"--bands {band} is the number of band {names[band - 1]!r} and the name of another: write the "
+                f"name in double quotes, --bands '\"{band}\"' or '\"{names[band - 1]}\"'"
+            )
     chosen = None if bands is None else [names.index(b) if isinstance(b, str) else b - 1 for b in bands]
     return OutputImage(
         values=raster.values,

@@ -75,6 +75,19 @@ def pick(catalog: Catalog, name: str | None) -> tuple[list[Array], Array]:
     raise MissingError(f"no image or array {name!r}; this index has {some(known, like=name)}")
 
 
+def at_level(levels: Sequence[Array], level: int, named: Array | None) -> Array:
+    """One level of an image; ValueError where there is none, or another level was named."""
+    if not isinstance(level, Integral) or isinstance(level, bool):
+        raise TypeError(f"level is a number, 0 for full resolution, not {level!r}")
+    if named is not None and named.level != level and len(levels) > 1:
+        raise ValueError(f"array= {named.name} is level {named.level}, and level= is {level}; choose by one of them")
+    found = next((array for array in levels if array.level == level), None)
+    if found is None:
+        there = ", ".join(str(array.level) for array in levels)
+        raise ValueError(f"there is no level {level}; the levels are {there}")
+    return found
+
+
 def only(names: Collection[str], among: str) -> str:
     """The only name; MissingError, which lists the names, where there are several or none."""
     if len(names) != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.errors import FormatError
+from periplus.errors import FormatError, MissingError, PeriplusError
 from periplus.limits import Limits
 from periplus.model import Array, BBox, GroundControlPoint, Transform, pyramid_of
 from periplus.model.affine import box, cropped
-from periplus.read.choose import Bands, Images, attributes_of, band_key, nodata_of, only, pick, time_key
+from periplus.read.choose import Bands, Images, at_level, attributes_of, band_key, nodata_of, only, pick, time_key
 from periplus.read.plan import Progress, select_outer
 from periplus.read.reader import read_array
-from periplus.read.window import axes, columns_in, crs_of, georeference_of, level_for, window_in
+from periplus.read.window import Window, axes, columns_in, crs_of, georeference_of, level_for, window_in
 from periplus.table.query.boxes import InDegrees, Reproject
 from periplus.table.query.footprint import WORLD, corners, upright
 from periplus.table.query.times import time_coordinate
@@ -114,6 +114,7 @@ def read_raster(
     array: str | None = None,
     bbox: Sequence[float] | None = None,
     crs: str | None = None,
+    level: int | None = None,
     resolution: float | tuple[float, float] | None = None,
     max_size: int | None = None,
     time: Any = None,
@@ -127,7 +128,7 @@ def read_raster(
     """Read a window of an image: all pixels that intersect the bounding box, at the level for the resolution.
 
     `array` is an image (`data`, `scene/data`, or its group `scene`) or one of its levels (`0/data`); by default `data`,
-    or the only image, or the only one in the box and time.
+    or the only image, or the only one in the box and time. `level` is the level to read; 0 is full resolution.
     `resolution` (a number or (x, y), in units of the CRS of the image) selects the coarsest level with pixels of at
     most that size. `max_size` then selects the finest level whose window has at most that many pixels along its longer
     side; where even the coarsest level has more, every n-th pixel of it is read. Without both, the level of `array` is
@@ -140,13 +141,24 @@ def read_raster(
         if time_coordinate(table.catalog, pick(table.catalog, array)[1]) is None:
             time = None  # the image was selected by the time of its file
     levels, image = pick(table.catalog, array)
-    box = _own_bbox(levels, bbox, crs, reproject_bbox)
+    if level is not None:
+        if resolution is not None or max_size is not None:
+            raise ValueError("level= cannot be combined with resolution= or max_size=, which select a level")
+        image = at_level(levels, level, None if array not in table.catalog.arrays else image)
     own = crs_of(levels, levels[0])
     degrees = own is not None and (in_degrees or WORLD.__eq__)(own)
-    if resolution is not None or max_size is not None:
-        size, longest = _resolution(resolution), _positive(max_size)
-        image = level_for(levels, bbox=box, resolution=size, max_size=longest, degrees=degrees)
-    top, bottom, left, right = window_in(levels, image, box, degrees=degrees)
+    size, longest = _resolution(resolution), _positive(max_size)
+
+    def window_at(wanted: Sequence[float] | None) -> tuple[Array, Window]:
+        box, chosen = _own_bbox(levels, wanted, crs, reproject_bbox), image
+        if size is not None or longest is not None:
+            chosen = level_for(levels, bbox=box, resolution=size, max_size=longest, degrees=degrees)
+        return chosen, window_in(levels, chosen, box, degrees=degrees)
+
+    try:
+        image, (top, bottom, left, right) = window_at(bbox)
+    except MissingError as error:
+        raise MissingError(error.message + _advice(bbox, crs, own, degrees, window_at)) from None
     step = 1 if max_size is None else max(1, -(-max(bottom - top, right - left) // max_size))
     keys: list[Any] = [slice(None)] * image.ndim
     y, x = axes(image)
@@ -210,11 +222,37 @@ def _image_at(
     in_degrees: InDegrees | None,
 ) -> str:
     """The only one of these images in the box and time."""
-    box = None if bbox is None else upright(bbox)
-    rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject, in_degrees=in_degrees)
-    met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
-    found = [name for name in met if name in names]
-    return only(found, f"{len(found) or 'none'} of the {len(names):,} images are in that box and time")
+
+    def images_in(box: Sequence[float] | None) -> list[str]:
+        box = None if box is None else upright(box)
+        rows = table.select(level=0, bbox=box, crs=crs, time=time, reproject=reproject, in_degrees=in_degrees)
+        met = dict.fromkeys(pyramid_of(name, 0) for name in rows.column("array").unique().to_pylist())
+        return [name for name in met if name in names]
+
+    found, advice = images_in(bbox), ""
+    if not found:
+        own = crs_of(*pick(table.catalog, next(iter(names))))
+        degrees = own is not None and (in_degrees or WORLD.__eq__)(own)
+        advice = _advice(bbox, crs, own, degrees, images_in)
+    return only(found, f"{len(found) or 'none'} of the {len(names):,} images are in that box and time{advice}")
+
+
+def _advice(
+    bbox: Sequence[float] | None, crs: str | None, own: str | None, degrees: bool, found: Callable[[BBox], object]
+) -> str:
+    """What may be wrong with a box in which no image is; `found` of another raises, or is empty, if it has none."""
+    if bbox is None:
+        return ""
+    xmin, ymin, xmax, ymax = corners(bbox)
+    if crs is None and own is not None and not degrees and -180 <= xmin <= xmax <= 360 and -90 <= ymin <= ymax <= 90:
+        return "; these look like degrees: pass crs=, for example EPSG:4326"
+    if (xmin, xmax) == (ymin, ymax):
+        return ""
+    try:
+        exchanged = found((ymin, xmin, ymax, xmax))
+    except (PeriplusError, ValueError):
+        exchanged = None
+    return "; are x and y exchanged? The other way round there is an image" if exchanged else ""
 
 
 def _own_bbox(
