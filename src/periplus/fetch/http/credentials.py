@@ -6,6 +6,7 @@ import asyncio
 import netrc
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -45,7 +46,7 @@ class Credentials:
             if any(name.lower() == "authorization" for name in given):
                 found.pop("Authorization", None)
             found |= given
-        jar = self._cookies.get(place(at))
+        jar = self._cookies.get(place(at)) if self._cookies else None
         if jar is not None and not any(name.lower() == "cookie" for name in found):
             from yarl import URL
 
@@ -59,7 +60,7 @@ class Credentials:
 
     def keep(self, at: str, response: ClientResponse, options: Mapping[str, Any]) -> bool:
         """Keep the cookies of a response, for its own host, where the options allow to log in; whether it has any."""
-        if not response.cookies or options.get("netrc") is None:
+        if options.get("netrc") is None or not response.cookies:
             return False
         from aiohttp import CookieJar
         from yarl import URL
@@ -75,17 +76,19 @@ class Credentials:
 
     def login(self, start: str, at: str, options: Mapping[str, Any]) -> asyncio.Lock | None:
         """Where `at` is another host, to which we log in for `start`: the lock of those who do; None elsewhere."""
-        if place(start) == place(at) or not self._machine(start, at, options):
+        if options.get("netrc") is None or place(start) == place(at) or not self._machine(start, at, options):
             return None
         return self._logins.setdefault(place(start), asyncio.Lock())
 
     def _machine(self, start: str, at: str, options: Mapping[str, Any]) -> dict[str, str]:
         """The header for what a netrc file has for this very host; its `default` is for any host, so it is not used."""
         path = options.get("netrc")
+        if path is None:
+            return {}
         parts = urlsplit(at)
         host = parts.hostname or ""
         # Never in the clear, unless the user's own URL says so, or nobody can listen.
-        if path is None or not (parts.scheme == "https" or place(start) == place(at) or _here(host)):
+        if not (parts.scheme == "https" or place(start) == place(at) or _here(host)):
             return {}
         if path not in self._files:
             self._files[path] = _read(path)
@@ -99,6 +102,7 @@ def basic(url: str) -> dict[str, str]:
     return {} if parts.username is None else _basic(unquote(parts.username), unquote(parts.password or ""))
 
 
+@lru_cache(maxsize=4096)
 def place(url: str) -> str:
     """Scheme, host and port: what credentials belong to."""
     parts = urlsplit(url)
