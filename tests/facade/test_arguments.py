@@ -134,3 +134,62 @@ def test_an_unknown_argument_of_an_engine_names_those_there_are(one: periplus.In
         engine=engine,
         level=1,
     )
+
+
+@pytest.mark.parametrize(
+    ("argument", "match"),
+    [
+        ({"concurrency": "a"}, "number of headers"),
+        ({"pattern": 3}, "pattern= is text"),
+        ({"progress": 3}, "progress is a function"),
+    ],
+)
+def test_wrong_arguments_of_index(tmp_path: Path, argument: dict[str, Any], match: str) -> None:
+    refused(TypeError, match, periplus.index, tile(tmp_path / "a.tif", 0, 0), **argument)
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [("a.icechunk", {"append": "x"}), ("a.json", {"portable": "x"}), ("a.json", {"skip_unsupported": "data"})],
+)
+def test_switches_of_write_are_true_or_false(
+    one: periplus.Index, tmp_path: Path, name: str, argument: dict[str, Any]
+) -> None:
+    refused(TypeError, "is True or False", one.write, tmp_path / name, **argument)
+    assert not (tmp_path / name).exists()
+
+
+def test_switches_of_conventions_are_true_or_false(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": (("y", "x"), np.zeros((2, 2)))})
+    refused(TypeError, "labels= is True or False", periplus.write_conventions, dataset, labels="x")
+    dataset.to_zarr(tmp_path / "a.zarr", consolidated=False)
+    for argument in ({"strict": "x"}, {"dequantize": "x"}, {"cross_store": 3}):
+        refused(TypeError, "= is True", xr.open_dataset, tmp_path / "a.zarr", engine="xgroup", **argument)
+
+
+def test_conventions_are_not_written_to_a_file(one: periplus.Index) -> None:
+    with pytest.raises(periplus.FormatError, match="this is a file"):
+        periplus.write_conventions(one.table.url, crs=4326)
+
+
+def test_an_unknown_option_of_the_parser_names_those_there_are() -> None:
+    from periplus.virtualizarr import Parser
+
+    refused(TypeError, "Parser has no option foo; those of periplus.index are ", Parser, foo=1)
+
+
+@pytest.mark.parametrize("name", ["no/a.parquet", "no/a/", "no/a.duckdb", "no/a.json", "no/a.icechunk"])
+def test_a_folder_to_write_to_must_exist(one: periplus.Index, tmp_path: Path, name: str) -> None:
+    with pytest.raises(periplus.MissingError, match="the folder to write to does not exist; create it"):
+        one.write(f"{tmp_path}/{name}")
+    if not name.endswith((".json", ".icechunk")):
+        with pytest.raises(periplus.MissingError, match="the folder to write to does not exist; create it"):
+            periplus.index(tile(tmp_path / "a.tif", 0, 0), to=f"{tmp_path}/{name}")
+    assert not (tmp_path / "no").exists()
+
+
+def test_an_index_keeps_its_form_whatever_its_name(one: periplus.Index, tmp_path: Path) -> None:
+    one.write(tmp_path / "d.json", form="dataset").close()
+    periplus.index(tile(tmp_path / "a.tif", 0, 0), to=tmp_path / "d.json").close()
+    assert (tmp_path / "d.json" / "files.parquet").exists()
+    refused(ValueError, "z.fgb: an index is written to", one.write, tmp_path / "z.fgb")

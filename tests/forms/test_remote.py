@@ -35,7 +35,8 @@ def values():
 def folder(tmp_path_factory, values):
     """An image in one folder, and its indexes in another."""
     top = tmp_path_factory.mktemp("remote")
-    (top / "images").mkdir()
+    for name in ("images", "indexes"):
+        (top / name).mkdir()
     place = {"crs": "EPSG:32633", "transform": rasterio.Affine(10, 0, 5e5, 0, -10, 5e6)}
     (top / "images/a.tif").write_bytes(tiffs.gdal_written(values, compress="deflate", blockysize=8, **place))
     with periplus.index(top / "images/a.tif") as index:
@@ -103,7 +104,7 @@ def test_info_and_validate_ask_for_no_access_to_the_sources(name, folder, capsys
 
 
 def test_options_of_an_index_are_refused_for_what_is_none(folder):
-    with pytest.raises(TypeError, match=r"\(template_overrides\) have no effect: this is not an index"):
+    with pytest.raises(TypeError, match="template_overrides= does not apply to validating a Zarr store"):
         periplus.validate(folder, template_overrides={"base": "/"})
     with pytest.raises(TypeError, match="skip"):
         periplus.validate(folder / "indexes/flat.parquet", skip=True)

@@ -24,6 +24,8 @@ def check_pattern(text: str | None, *, kind: str, dim: str | None, coordinate: s
         if coordinate == "pattern":
             raise ValueError("coordinate='pattern' reads labels from file names and needs a pattern=")
         return None
+    if not isinstance(text, str):
+        raise TypeError(f"pattern= is text such as scene_{{time:%Y%m%d}}, not {text!r}")
     pattern = parse(text)
     if coordinate == "datetime":
         raise ValueError(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -87,11 +87,16 @@ class IndexForm:
     open: Callable[..., Table]
     write: Callable[..., FormResult]
 
-    def check_options(self, function: Callable[..., Any], given: Iterable[str]) -> None:
-        """UnknownOptionError where `function`, one of `open` and `write`, does not have an option."""
-        parameters = signature(function).parameters.values()
-        valid = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
+    def check_options(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+        """TypeError where `function`, one of `open` and `write`, does not have an option, or not with such a value."""
+        options = {name: one for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY}
+        valid = list(options)
         unknown = [name for name in given if name not in valid]
         if unknown:
             verb = "opening" if function is self.open else "writing"
             raise UnknownOptionError(unknown, valid, f"{verb} {self.description}")
+        for name, value in given.items():
+            annotation = str(options[name].annotation)
+            names = " or names of arrays" if "Collection" in annotation else ""
+            if annotation.startswith("bool") and (isinstance(value, str) if names else not isinstance(value, bool)):
+                raise TypeError(f"{name}= is True or False{names}, not {value!r}")

@@ -12,7 +12,7 @@ from periplus.forms.kerchunk import DIRECTORY, JSON
 from periplus.forms.tables import DATASET, DUCKDB_DATABASE, FLAT_PARQUET
 from periplus.limits import Limits
 from periplus.policy import Policy, canonical, is_local
-from periplus.table.stored_form import Content, path_of, target_form
+from periplus.table.stored_form import Content, check_parent, path_of, target_form
 
 if TYPE_CHECKING:
     from periplus.fetch import Fetch
@@ -85,6 +85,7 @@ def write_index(
     """Write an index in the form named, or by the ending of `url`; return the index opened from there, and a report."""
     entry = _target(url, form)
     entry.check_options(entry.write, options)
+    check_parent(url)
     first = _by_ending(url)[0]
     if (
         entry is DATASET
@@ -113,7 +114,7 @@ def _target(url: str, form: str | None) -> IndexForm:
     if form is None:
         return first if first in (JSON, REPOSITORY) else named[target_form(url)]
     if form not in named:
-        raise ValueError(f"form is one of {', '.join(NAMES)}, not {form!r}")
+        raise ValueError(f"form is one of {', '.join(n for n in NAMES if not n.startswith('kerchunk-'))}, not {form!r}")
     return named[form]
 
 

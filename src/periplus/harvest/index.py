@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from os import PathLike, fspath
 from typing import Any
 
@@ -20,7 +21,6 @@ from periplus.harvest.summary import Summary
 from periplus.limits import Limits
 from periplus.model import Source
 from periplus.table import Table
-from periplus.table.stored_form import target_form
 
 REFRESH = ("check", "never", "always")
 FORMS = ("flat", "dataset", "duckdb")
@@ -80,8 +80,8 @@ def index_into(
     }
     check_options(arrange, order=order, append=append, **options)
     _check_target(to, form=form, refresh=refresh, append=append, concurrency=concurrency)
-    if to is not None and form is None:
-        target_form(fspath(to))  # before anything is read
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is a function of (done, total, failed), not {progress!r}")
     if order != "given":
         options["order"] = order
     limits = limits or Limits()
@@ -126,5 +126,7 @@ def _check_target(to: Any, *, form: str | None, refresh: str, append: bool, conc
     for name, given in (("append", append), ("refresh", refresh != "check"), ("form", form is not None)):
         if given and to is None:
             raise ValueError(f"{name}= has no effect without to=, where the index is written")
+    if not isinstance(concurrency, Integral) or isinstance(concurrency, bool):
+        raise TypeError(f"concurrency is a number of headers, not {concurrency!r}")
     if concurrency < 1:
         raise ValueError(f"concurrency is at least 1, not {concurrency}")

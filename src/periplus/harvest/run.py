@@ -78,13 +78,14 @@ class IndexRun:
         """Write an index to a target, reusing the index and the journal there."""
         # These import Arrow, which is slow and not needed for an index in memory.
         from periplus.table import sweep
-        from periplus.table.stored_form import form_of, target_form
+        from periplus.table.stored_form import check_parent, form_of, target_form
         from periplus.table.target import check_target, form_at
 
         if scheme_of(to) in WEB:
             raise FetchError("HTTP is read only here; write the index to a file or an object store", url=to)
         if form is None:  # an index keeps its form
             form = (form_of(to) != "duckdb" and form_at(to, self._fetch)) or target_form(to)
+        check_parent(to)
         check_target(to, form, fetch=self._fetch)
         sweep(to, fetch=self._fetch, limits=self._limits)
         refresh_all = refresh == "always"

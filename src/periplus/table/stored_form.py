@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 FLAT = (".parquet", ".parq", ".pq", ".geoparquet")
 DUCKDB = (".duckdb", ".ddb")
-OTHERS = (".json", ".geojson", ".icechunk", ".zarr", ".csv", ".txt", ".tif", ".tiff", ".npy", ".png", ".gpkg", ".vrt")
+OTHERS = (
+    *(".json", ".geojson", ".icechunk", ".zarr", ".csv", ".txt", ".npy", ".gpkg", ".fgb", ".shp", ".kml", ".vrt"),
+    *(".tif", ".tiff", ".ntf", ".nitf", ".jp2", ".png", ".jpg", ".jpeg", ".nc", ".h5", ".db", ".sqlite", ".zip"),
+)
 """Endings that are never meant as the name of a dataset folder."""
 FILES_NAME = "files.parquet"
 """The files table of a dataset."""
@@ -50,6 +53,15 @@ def target_form(url: str) -> str:
             ".icechunk"
         )
     return form_of(url)
+
+
+def check_parent(url: str) -> None:
+    """MissingError where a local target is in a folder that does not exist: it may be misspelled."""
+    folder = there = os.path.dirname(canonical(url).rstrip("/")) if is_local(url) else ""
+    while there and not os.path.exists(there) and there != os.path.dirname(there):
+        there = os.path.dirname(there)
+    if there != folder and os.path.isdir(there):  # a file there is an error of the writer
+        raise MissingError("the folder to write to does not exist; create it, or correct its name", url=url)
 
 
 def dataset_folder(url: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from periplus.conventions.diagnostic import SEVERITIES, Diagnostic, Severity
 from periplus.errors import MissingError
-from periplus.forms import is_index, recognise
+from periplus.forms import UnknownOptionError, is_index, recognise
 from periplus.parse.zarr.documents import ZARR_JSON, key_of
 from periplus.policy import canonical, is_local
 from periplus.validation.checks import StoreMeaning, understand_all
@@ -61,7 +61,7 @@ def validate(
     if url is not None and (is_index(url) or (options and not is_local(url))):
         store = entry.open(url, **opening)
     elif options:
-        raise TypeError(f"options for opening an index ({', '.join(options)}) have no effect: this is not an index")
+        raise UnknownOptionError(list(options), [], "validating a Zarr store, which is not an index")
     with Fetch(storage_options=storage_options) as fetch:
         try:
             hierarchy, opener = _opened(store, url, fetch)

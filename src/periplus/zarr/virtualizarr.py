@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.metadata.v3 import ArrayV3Metadata
 
-from periplus.errors import MissingError
+from periplus.errors import MissingError, some
 from periplus.fetch.objects.registry import RegistryFetch
 from periplus.harvest import index_into
 from periplus.limits import Limits
@@ -61,6 +62,9 @@ class Parser:
     ) -> None:
         if options.get("pattern") is not None and arrange != "stack":
             raise ValueError("pattern= has no effect on a ManifestStore of one file unless arrange='stack'")
+        known = set(signature(index_into).parameters) - {"urls", "to", "fetch", "form", "refresh", "append"}
+        if unknown := sorted(set(options) - known):
+            raise TypeError(f"Parser has no option {', '.join(unknown)}; those of periplus.index are {some(known)}")
         self.group, self.codecs, self.arrange, self.options = group, codecs, arrange, options
         self.limits = limits or Limits()
 

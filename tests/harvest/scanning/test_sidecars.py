@@ -62,6 +62,7 @@ def test_levels_are_read_from_the_files_beside(folder: Path, files: dict[str, by
 @pytest.mark.parametrize("order", [("a.ntf", "a.ntf.r1", "a.ntf.r2"), ("a.ntf.r2", "a.ntf", "a.ntf.r1")])
 @pytest.mark.parametrize("form", [None, "x.parquet", "x/"])
 def test_r_sets_that_are_named_too_are_no_images_of_their_own(folder: Path, order: Any, form: str | None) -> None:
+    (folder / "out").mkdir(exist_ok=True)
     index = periplus.index([folder / name for name in order], to=form and str(folder / "out" / form))
     check_levels(index)
     assert index.summary is not None

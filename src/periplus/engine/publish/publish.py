@@ -43,6 +43,9 @@ def write_conventions(
     Groups 0, 1, 2 …, or the children of a DataTree, are levels of a pyramid. Lazy labels of x and y of a Dataset are
     dropped, since the transform gives them; `labels` keeps or drops all.
     """
+    for name, value in (("labels", labels), ("consolidate", consolidate), ("cf", cf)):
+        if value not in (None, True, False):
+            raise TypeError(f"{name}= is True or False, not {value!r}")
     wanted = ConventionSettings(
         crs=crs_text(crs),
         transform=transform_of(transform),

@@ -49,6 +49,8 @@ def open_to_write(target: Any, storage_options: Mapping[str, Any] | None) -> zar
         raise TypeError(f"conventions are written to a Zarr group, a Dataset or a DataTree, not {named}") from error
     except ValueError as error:
         raise FormatError(f"not a writable Zarr group: {error}", url=where) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise FormatError("conventions are written to a Zarr group, and this is a file", url=where) from error
 
 
 def into_zarr(group: zarr.Group, wanted: ConventionSettings, consolidate: bool | None) -> WrittenConventions:

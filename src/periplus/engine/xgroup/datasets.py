@@ -107,6 +107,11 @@ def _open(
     **arguments: Any,
 ) -> tuple[ZarrSource, str]:
     """The opened store and the path of the group in it; options are those of the engine, `choice` names others."""
+    for name, value in (("strict", strict), ("dequantize", dequantize)):
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}= is True or False, not {value!r}")
+    if cross_store is not None and not isinstance(cross_store, bool | str | Iterable):
+        raise TypeError(f"cross_store= is True, False, or prefixes of URLs, not {cross_store!r}")
     opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
     named = (name for name, one in signature(_open).parameters.items() if one.kind is one.KEYWORD_ONLY)
     how = AssemblyOptions(
