@@ -30,6 +30,11 @@ def budget_of(full: int) -> int:
     return full + min(full, MIB) + 64 * 1024
 
 
+def _full_of(budget: int) -> int:
+    """Bytes of a whole chunk, the reverse of budget_of."""
+    return max((budget - 64 * 1024) // 2, budget - 64 * 1024 - MIB)
+
+
 def over(budget: int) -> DecodeError:
     """The error for a stream that does not end."""
     return DecodeError(f"the chunk decodes to more than {budget} bytes, far more than it should")
@@ -139,21 +144,25 @@ def _strip(data: Buffer, need: int) -> bytes:
 
 
 def packbits(budget: int, slot: int) -> Decompress:
-    """Byte-wise run lengths."""
+    """Byte-wise run lengths, of which one ends where the rows needed end, or the whole chunk."""
     decode = native("packbits_decode")
+    full = _full_of(budget)
 
     def run(data: Buffer, need: int) -> Octets:
         try:
-            return octets(decode(data, out=scratch(slot, budget)))
+            found = octets(decode(data, out=scratch(slot, budget)))
         except RuntimeError:
-            return _unpack_runs(data, need, budget)
+            found = None
+        if found is not None and (len(found) <= need or len(found) == full or not need):
+            return found
+        return _unpack_runs(data, need, full, budget)
 
     return run
 
 
-def _unpack_runs(data: Buffer, need: int, budget: int) -> Octets:
+def _unpack_runs(data: Buffer, need: int, full: int, budget: int) -> Octets:
     """PackBits one run at a time: padding after the last byte needed may look like a broken run."""
-    stored, found, position = bytes(data), bytearray(), 0
+    stored, found, position, whole = bytes(data), bytearray(), 0, not need
     while position < len(stored):
         control = stored[position]
         position += 1
@@ -163,10 +172,13 @@ def _unpack_runs(data: Buffer, need: int, budget: int) -> Octets:
         elif control > 128:
             found += stored[position : position + 1] * (257 - control)
             position += 1
+        whole = whole or (position <= len(stored) and len(found) in (need, full))
         if len(found) > budget:
             raise over(budget)
     if len(found) < need:
         raise DecodeError(f"the PackBits stream ends after {len(found)} of {need} bytes")
+    if not whole:
+        raise DecodeError(f"the PackBits stream is damaged: a run extends past the {need} bytes of the chunk")
     return octets(found)
 
 
