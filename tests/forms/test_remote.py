@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import rasterio
 import xarray as xr
+import zarr
 
 import periplus
 from periplus.cli.app import run
@@ -118,3 +119,18 @@ def test_what_is_neither_index_nor_store_is_missing(web):
             xr.open_dataset(url, engine="periplus")
         with pytest.raises(FileNotFoundError, match="no Zarr group"):
             xr.open_datatree(url, engine="xgroup")
+
+
+def test_a_template_for_a_zarr_store_is_a_usage_error(tmp_path, capsys):
+    zarr.open_group(tmp_path / "a.zarr", mode="w")
+    assert run(["validate", str(tmp_path / "a.zarr"), "--template", "base=x"]) == 2
+    assert "usage: --template does not apply to validating a Zarr store" in capsys.readouterr().err
+
+
+def test_a_template_lets_validate_access_the_sources(folder, tmp_path):
+    with periplus.open(folder / "indexes/flat.parquet", allow=str(folder)) as index:
+        index.write(tmp_path / "p.json", portable=True).close()
+    report = periplus.validate(tmp_path / "p.json", template_overrides={"base": f"{folder}/images/"})
+    assert report.ok
+    with pytest.raises(TypeError, match="its options are template_overrides="):
+        periplus.validate(tmp_path / "p.json", template="x")
