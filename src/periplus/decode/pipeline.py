@@ -231,7 +231,7 @@ def _inner(stages: list[standard.Stage], chunks: Shape, dtype: np.dtype[Any], li
 
 def _block(configuration: Mapping[str, Any], chunks: Shape) -> Shape:
     """The shape of which a whole pipeline is: that of chunks, without dimensions of size 1 before it."""
-    shape = tuple(configuration.get("shape", chunks))
+    shape = _listed_extent(configuration)[0] if "shape" in configuration else chunks
     if not shape or shape != chunks[-len(shape) :] or any(n != 1 for n in chunks[: -len(shape)]):
         raise FormatError(f"codec {LIST} is of chunks of {shape}, not of {chunks}")
     return shape

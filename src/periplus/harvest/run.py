@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from periplus.arrange import Arrangement, arrange
-from periplus.arrange.pattern import DATE_PATTERNS, date_pattern
+from periplus.arrange.pattern import date_pattern
 from periplus.errors import ConflictError, FetchError, StaleError
 from periplus.fetch import Fetch
 from periplus.harvest.growth.append import AppendedFiles, AppendRequest, append_files, is_unchanged
@@ -220,7 +220,7 @@ class IndexRun:
         gathered = self._gathered
         gathered.finish([] if index is None else index.sidecar_urls((*kept, *others)))
         if not append:
-            self._recognise_dates(index)
+            self._recognise_dates(index, kept)
         self._apply_name_times(kept=len(kept) + len(others))
         if index is not None:
             request = AppendRequest(kept, others, self._record(), form)
@@ -280,22 +280,23 @@ class IndexRun:
         record = {**catalog.arrangement, "asked": index.arrangement.get("asked"), **times.record()}
         return replace(catalog, arrangement=record)
 
-    def _recognise_dates(self, index: StoredIndex | None = None) -> None:
+    def _recognise_dates(self, index: StoredIndex | None = None, kept: Collection[int] = ()) -> None:
         """Use the dates in names as a pattern would, where files have no times and no other meaning is possible.
 
-        For an index that exists, its own pattern of this kind is used again.
+        `kept` are files of the index, whose times may be those in their names.
         """
         given = self._options.options
         free = given["pattern"] is None and given["coordinate"] == "auto" and given["dim"] in (None, "time")
         if not free or self._options.kind not in ("auto", "stack"):
             return
-        if index is not None:
-            found = index.asked.get("pattern")
-            pattern = found if found in DATE_PATTERNS else None
-        else:
-            entries = [entry for entry in self._gathered.entries if entry.error is None]
-            timeless = all(entry.datetime is None and entry.series is None for entry in entries)
-            pattern = date_pattern([entry.source.url for entry in entries]) if timeless else None
+        entries = [entry for entry in self._gathered.entries if entry.error is None]
+        timeless = all(entry.datetime is None and entry.series is None for entry in entries)
+        urls = [entry.source.url for entry in entries]
+        if index is not None and kept:
+            numbers = list(kept)
+            timeless = timeless and (index.has_only_name_times or bool(np.isnat(index.files.datetime[numbers]).all()))
+            urls += [index.files.path[number] for number in numbers]
+        pattern = date_pattern(urls) if timeless else None
         if pattern is not None:
             options = {**given, "pattern": pattern}
             self._options = ArrangeOptions(self._options.kind, options, self._options.kind, options)

@@ -156,6 +156,11 @@ class StoredIndex:
         return self._has_name_times and self.arrangement.get(OWN_TIMES) is not False
 
     @property
+    def has_only_name_times(self) -> bool:
+        """Whether the times of files are those in their names, and files contain no others."""
+        return self._has_name_times and not self.lost_times
+
+    @property
     def _has_name_times(self) -> bool:
         return self.pattern is not None and self.pattern.time is not None
 
