@@ -127,3 +127,33 @@ def test_giants_are_refused_when_a_decoder_is_prepared_or_given_their_bytes(side
         decoder(header, 0, (1, side, side))
     with pytest.raises(DecodeError, match="its chunk 64 x 64"):
         decoder(header, 0, (1, 64, 64))(parts[0].data, valid=(1, 64, 64))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("progression", [1, 3])
+def test_numbers_of_packets_that_do_not_ascend_are_damage(level: int, progression: int) -> None:
+    data = small(progression=progression, markers=SOP)
+    settings = j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]
+    shape = (3, 64 >> level, 64 >> level)
+    run = decoder(base64.b64decode(settings["main_header"]), level, shape)
+    raw = b"".join(part.data for part in j2ks.split(data)[1])
+    assert run(raw, valid=shape).shape == shape
+    first, second = (raw.index(b"\xff\x91\0\4" + bytes([0, number])) for number in (1, 2))
+    swapped = bytearray(raw)
+    swapped[first + 5], swapped[second + 5] = 2, 1
+    with pytest.raises(DecodeError, match="SOP markers"):
+        run(bytes(swapped), valid=shape)
+    lost = raw[: first + 5] + b"\3" + raw[first + 6 :]
+    with pytest.raises(DecodeError, match="SOP markers"):
+        run(lost, valid=shape)
+
+
+@pytest.mark.parametrize("progression", [0, 3])
+def test_a_declared_end_of_a_packet_header_must_be_there(progression: int) -> None:
+    data = small(progression=progression, markers=EPH)
+    settings = j2ks.found(data)[0].array.encodings[0].codecs[0]["configuration"]
+    run = decoder(base64.b64decode(settings["main_header"]), 1, (3, 32, 32))
+    raw = b"".join(part.data for part in j2ks.split(data)[1])
+    assert run(raw, valid=(3, 32, 32)).shape == (3, 32, 32)
+    with pytest.raises(DecodeError, match="EPH"):
+        run(raw.replace(b"\xff\x92", b"\xff\x12", 1), valid=(3, 32, 32))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from periplus.decode.jpeg2000.header import CodestreamHeader
-from periplus.decode.jpeg2000.packets import split_packets
+from periplus.decode.jpeg2000.packets import check_numbers, split_packets
 from periplus.errors import DecodeError, FormatError
 from periplus.parse.jpeg2000.packets import RPCL, Bounds, count_precincts
 from periplus.parse.jpeg2000.segments import (
@@ -16,6 +16,7 @@ from periplus.parse.jpeg2000.segments import (
     PLT,
     PPM,
     PPT,
+    SOP,
     SOT_BYTES,
     CodingStyle,
     Segment,
@@ -98,6 +99,13 @@ def ended(header: CodestreamHeader, tiles: dict[int, list[TilePart]], data: memo
     for _ in split_packets(style, header.bounds(tile), body, heads, header.level, exact=bool(counted)):
         pass
     return {**tiles, tile: shorter}
+
+
+def check_packets(header: CodestreamHeader, tiles: Mapping[int, list[TilePart]], data: memoryview) -> None:
+    """DecodeError if numbered packets are out of order."""
+    for parts in tiles.values():
+        if header.style(_all_own(data, parts)).markers & SOP:
+            check_numbers(memoryview(_joined_bodies(data, parts)))
 
 
 def _check_number(parts: list[TilePart], most: int) -> None:

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from periplus.decode.jpeg2000.build import TilePart, codestream, ended, of_components, parts_of, stepped, weigh
+from periplus.decode.jpeg2000.build import (
+    TilePart,
+    check_packets,
+    codestream,
+    ended,
+    of_components,
+    parts_of,
+    stepped,
+    weigh,
+)
 from periplus.decode.jpeg2000.header import CodestreamHeader, header_of, is_lossless
 from periplus.decode.native import native
 from periplus.decode.scratch import Buffer, scratch_array, stream
@@ -61,6 +70,7 @@ def jpeg2000(configuration: Mapping[str, Any], chunks: Shape, dtype: np.dtype[An
         tiles = parts_of(view, cut=header.level > 0, several=spread and header.step == (1, 1))
         bounds = _bounds(header, list(tiles))
         tiles = ended(header, tiles, view)
+        check_packets(header, tiles, view)
         shape = _shape(header, bounds)
         columns, rows = shape[2], shape[1]
         if not (valid[-2] <= rows <= chunks[-2] and valid[-1] <= columns <= chunks[-1]):

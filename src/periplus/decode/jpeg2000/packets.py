@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ LARGEST_PLANES = 82
 TERMINATED, BYPASSED, FAST = 0x04, 0x01, 0x40
 """Styles of code-blocks that have several lengths in one packet."""
 UNKNOWN = 1 << 30
+NUMBERED = re.compile(rb"\xff\x91\x00\x04(..)", re.DOTALL)
+"""A SOP marker with the number of its packet. No coded data contain one."""
 
 
 class _HeaderBits:
@@ -146,6 +149,8 @@ def split_packets(
             stop = bits.position
             if style.markers & EPH:
                 bits.position = _after_marker(data if heads is None else heads, stop, b"\xff\x92", 2)
+                if bits.position == stop:
+                    raise DecodeError("the header of a packet is damaged: no EPH marker follows it")
             position = bits.position if heads is None else position
             if position + length > len(data):
                 raise DecodeError("a packet of the tile is cut off")
@@ -162,12 +167,25 @@ def split_packets(
         raise DecodeError("the packets of the tile do not end where its bytes do")
 
 
+def check_numbers(data: memoryview) -> None:
+    """DecodeError if the numbers of packets do not ascend; decoders ignore them.
+
+    Writers may omit numbers, and chunks of a lower level are without the packets of the finer ones.
+    """
+    last = -1
+    for found in NUMBERED.findall(data):
+        step = int.from_bytes(found, "big") - last & 0xFFFF
+        if not 0 < step < 1 << 15:
+            raise DecodeError("the packets of the tile are damaged: the numbers of their SOP markers do not ascend")
+        last += step
+
+
 def _pairs(packets: PacketOrder) -> Iterator[tuple[int, int]]:
     return zip(packets.resolution.tolist(), packets.component.tolist())
 
 
 def _after_marker(data: memoryview, position: int, marker: bytes, size: int) -> int:
-    """The position after a marker, which writers may omit."""
+    """The position after a marker, if it is there."""
     return position + size if bytes(data[position : position + 2]) == marker else position
 
 
