@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from zarr.storage import StorePath
 
 AT_ONCE = 64
-_NAMES = {3: (ZARR_JSON,), 2: (ZARRAY, ZGROUP, ZATTRS)}
+_ROUNDS = {3: ((ZARR_JSON,),), 2: ((ZARRAY, ZATTRS), (ZGROUP,))}
+"""Names of documents by version; a round is read where those before it have no node: most nodes are arrays."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -58,12 +59,14 @@ class DocumentReader:
     async def node(self, path: str) -> NodeDocuments | None:
         """The documents of the node at a path; None where there is no node."""
         inside = path.strip("/")
-        for names in (_NAMES[version] for version in self.formats):
-            reads = [self.object(key_of(inside, name)) for name in names]
-            found = await asyncio.gather(*reads) if len(reads) > 1 else [await reads[0]]  # a task costs time
-            stored = {name: one for name, one in zip(names, found, strict=True) if one is not None}
-            if stored.keys() - {ZATTRS}:
-                return NodeDocuments(path=inside, stored=stored)
+        for version in self.formats:
+            stored: dict[str, Mapping[str, Any]] = {}
+            for names in _ROUNDS[version]:
+                reads = [self.object(key_of(inside, name)) for name in names]
+                found = await asyncio.gather(*reads) if len(reads) > 1 else [await reads[0]]  # a task costs time
+                stored |= {name: one for name, one in zip(names, found, strict=True) if one is not None}
+                if stored.keys() - {ZATTRS}:
+                    return NodeDocuments(path=inside, stored=stored)
         return None
 
     async def root(self) -> tuple[NodeDocuments | None, dict[str, Any] | None]:

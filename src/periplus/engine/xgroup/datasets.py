@@ -21,6 +21,7 @@ from periplus.engine.xgroup.source import ZarrSource
 from periplus.engine.xgroup.stores import CrossStore, CrossStores, open_hierarchy
 from periplus.errors import MissingError
 from periplus.parse.json import walking
+from periplus.policy import Policy
 
 
 class CloseAll:
@@ -110,7 +111,7 @@ def _open(
     for name, value in (("strict", strict), ("dequantize", dequantize)):
         if not isinstance(value, bool):
             raise TypeError(f"{name}= is True or False, not {value!r}")
-    if cross_store is not None and not isinstance(cross_store, bool | str | Iterable):
+    if cross_store is not None and not isinstance(cross_store, bool | str | Iterable | Policy):
         raise TypeError(f"cross_store= is True, False, or prefixes of URLs, not {cross_store!r}")
     opening = {name: value for name in OPENING if (value := arguments.pop(name, None)) is not None}
     named = (name for name, one in signature(_open).parameters.items() if one.kind is one.KEYWORD_ONLY)
