@@ -58,7 +58,7 @@ def stretch(
         opaque = image[3] if len(image) == 4 else 255
         alpha = np.where(valid.any(axis=0), opaque, 0).astype(np.uint8)
         image = np.concatenate([np.where(valid, image, 0)[:3], alpha[None]])
-    return np.ascontiguousarray(image.transpose(1, 2, 0), np.uint8), shown
+    return np.array(image.transpose(1, 2, 0), np.uint8, order="C"), shown  # never a view of the values
 
 
 def paint(

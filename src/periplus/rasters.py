@@ -52,7 +52,7 @@ class Raster(RasterWindow):
         count = 3 if len(bands) >= 3 else 1
         image, _ = stretch(bands[:count], nodata=nodata[:count])
         if count == 1 and self.attrs.get("photometric") == "min_is_white":
-            image[..., 0] = 255 - image[..., 0]
+            return np.concatenate([255 - image[..., :1], image[..., 1:]], axis=2)
         return image
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:

@@ -139,5 +139,12 @@ def test_fractions_and_nonsense() -> None:
 )
 def test_a_pattern_is_suggested_where_each_name_has_a_time_of_its_own(names, pattern):
     assert suggest_pattern(names) == pattern
+
     if pattern is not None:
         assert all(label_reader(pattern).read(name) is not None for name in names)
+
+
+def test_a_suggestion_takes_no_part_of_a_longer_number():
+    names = ["LC08_193027_20210105_20210110_02.tif", "LC08_193027_20210121_20210130_02.tif"]
+    assert suggest_pattern(names) == "{time:%Y%m%d}"  # not a date and a time
+    assert suggest_pattern(["a_20210230.tif", "a_20210228.tif"]) is None

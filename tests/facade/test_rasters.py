@@ -80,6 +80,21 @@ def test_pictures(stack):
         stack.read().picture()
 
 
+def test_a_picture_leaves_the_values_alone(tmp_path):
+    values = np.arange(64, dtype="u1").reshape(1, 8, 8)
+    for photometric in ("MINISWHITE", "MINISBLACK"):
+        tile(tmp_path / "a.tif", 0, 0, values=values, size=(8, 8), bands=1, dtype="uint8", photometric=photometric,
+             nodata=None, tiled=False)  # fmt: skip
+        raster = periplus.index(tmp_path / "a.tif").read()
+        first = raster.picture()
+        first[...] = 7
+        np.testing.assert_array_equal(raster.values, values)
+        want = 255 - values[0] if photometric == "MINISWHITE" else values[0]
+        np.testing.assert_array_equal(raster.picture()[..., 0], want)
+        raster._repr_html_()
+        np.testing.assert_array_equal(raster.values, values)
+
+
 def test_plots_are_in_the_coordinates_of_the_image(stack):
     mpl.use("agg")
     axes = stack.read(time="2021-01-01", bands=1).plot()

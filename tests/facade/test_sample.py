@@ -114,6 +114,40 @@ def test_each_chunk_of_a_remote_file_is_read_once(folder, points):
     )
 
 
+def test_bands_named_like_a_column_are_numbered(tmp_path):
+    tile(tmp_path / "a.tif", 0, 0, values=np.arange(2 * 64 * 64, dtype="i2").reshape(2, 64, 64))
+    for names in (("x", "y"), ("point", "b"), ("time", "array")):
+        with rasterio.open(tmp_path / "a.tif", "r+") as file:
+            file.descriptions = names
+        table = periplus.index(tmp_path / "a.tif").sample([(500_005, 4_999_995)])
+        assert table.column_names == ["point", "x", "y", "band_1", "band_2"]
+        assert table["x"].to_pylist() == [500_005]
+
+
+def test_images_without_a_transform_have_no_pixel_at_a_point(tmp_path):
+    tile(tmp_path / "a.tif", 0, 0)
+    corners = ((0, 0, 500_000, 5_000_000), (0, 64, 500_640, 5_000_000), (64, 0, 500_000, 4_999_360))
+    points = [rasterio.control.GroundControlPoint(*one) for one in (*corners, (64, 64, 500_640, 4_999_360))]
+    size = {"width": 64, "height": 64, "count": 1, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "b.tif", "w", driver="GTiff", gcps=points, crs="EPSG:32633", **size) as file:
+        file.write(np.ones((1, 64, 64), "u1"))
+    table = periplus.index(tmp_path, arrange="collect").sample([(500_005, 4_999_995)])
+    assert table["array"].to_pylist() == ["a/0/data"]
+    with pytest.raises(periplus.FormatError, match="no transform"):
+        periplus.index(tmp_path / "b.tif").sample([(500_005, 4_999_995)])
+
+
+def test_no_image_at_any_point_is_a_table_without_rows(folder):
+    table = periplus.index(folder, arrange="collect").sample([(0, 0)])
+    assert (table.num_rows, table.column_names) == (0, ["point", "x", "y"])
+
+
+def test_complex_values_are_refused(tmp_path):
+    tile(tmp_path / "a.tif", 0, 0, values=np.ones((1, 64, 64), "c8"), bands=1, dtype="complex64", nodata=None)
+    with pytest.raises(ValueError, match="complex"):
+        periplus.index(tmp_path / "a.tif").sample([(500_005, 4_999_995)])
+
+
 def test_wrong_points(folder):
     index = periplus.index(folder / "s_20210101.tif")
     for wrong in ([], "x", [(1, 2, 3)], [(np.nan, 1)], 3, [("a", "b")]):

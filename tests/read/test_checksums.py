@@ -172,6 +172,17 @@ def test_a_check_that_is_interrupted_goes_on(archive, tmp_path, monkeypatch):
     assert not state.exists()
 
 
+def test_the_state_behind_a_link_is_removed(archive, tmp_path):
+    index = periplus.index(archive, checksums=True)
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    assert index.check(deep=True, resume=tmp_path / "link").ok
+    assert not (tmp_path / "state").exists()
+    damage(archive / "t_20210101.tif", first_offset(index, "t_20210101.tif"))
+    assert not index.check(deep=True, resume=tmp_path / "link").ok
+    with pytest.raises(ValueError, match="local file"):
+        index.check(deep=True, resume="http://127.0.0.1:1/x")
+
+
 def test_the_state_of_another_check_is_refused(archive, tmp_path):
     state = tmp_path / "state.json"
     index = periplus.index(archive, checksums=True)
@@ -214,6 +225,13 @@ def test_sources_that_cannot_be_read_do_not_end_a_check(archive):
         "t_20210103.tif": "stale",
     }
     assert report.ranges > 0
+
+
+def test_a_check_of_which_all_sources_are_lost_lists_them(archive):
+    index = periplus.index(archive, checksums=True)
+    for path in archive.iterdir():
+        path.unlink()
+    assert [one.kind for one in index.check(deep=True).findings] == ["missing"] * 3
 
 
 def test_a_store_compares_whole_ranges_only(archive):

@@ -129,9 +129,13 @@ def suggest_pattern(urls: Sequence[str]) -> str | None:
     some = urls[:_SAMPLED_NAMES]
     for form in _COMMON_FORMATS:
         template = f"{{time:{form}}}"
-        read = label_reader(template).read
+        pattern = parse(template)
+        names = [_path(url).rpartition("/")[2] for url in some]
+        matches = [pattern.regex.search(name) for name in names]
+        if any(match is None or _is_inside_a_number(match) for match in matches):
+            continue
         try:
-            found = {read(url.rpartition("/")[2]) for url in some}
+            found = {pattern.value(match, "time", match.string) for match in matches if match is not None}
         except FormatError:
             continue
         if None not in found and len(found) == len(some) > 1:
@@ -151,6 +155,11 @@ def date_pattern(urls: Sequence[str]) -> str | None:
         if None not in times and len(times) == len(names):
             return text
     return None
+
+
+def _is_inside_a_number(match: re.Match[str]) -> bool:
+    before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
+    return before.isdigit() or after.isdigit()
 
 
 def label_column(read: Sequence[Value]) -> NDArray[Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from periplus.cli.options import access, open_index
+from periplus.cli.options import access, open_index, usage_errors
 from periplus.cli.output.progress import bar
 from periplus.cli.output.text import count, printable
 from periplus.errors import FormatError, redact
@@ -55,9 +55,15 @@ def command(
     """
     from periplus.cli.app import in_cli_words
 
+    if itself and (deep or resume):
+        raise click.UsageError("--index checks the index without its data: it has no --deep and no --resume.")
     if itself:
         return _check_index(url, as_json, quiet)
-    with open_index(url) as index, bar("checking", "byte ranges" if deep else "sources", quiet=quiet) as progress:
+    with (
+        open_index(url) as index,
+        bar("checking", "byte ranges" if deep else "sources", quiet=quiet) as progress,
+        usage_errors(),
+    ):
         report = index.check(deep=deep, resume=resume, progress=progress)
     counts, findings = report.counts, report.findings
     if as_json:

@@ -93,6 +93,8 @@ class IndexRun:
         index = None if refresh_all and not append else open_stored(to, self._fetch, limits=self._limits, form=form)
         if append and index is not None:
             self._inherit_checksums(index, to)
+        elif index is not None and index.asked.get("checksums") is True and not self._reader.checksums:
+            self._notes.warnings.append("files that are read in this run have no checksums: give checksums=True again")
         kind = "" if self._reader.look_for_sidecars else "no siblings"
         kind += " checksums" if self._reader.checksums else ""
         journal = Journal(to, self._fetch, limits=self._limits, kind=kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from periplus.fetch.cost import gap, largest
 from periplus.fetch.merge import merge
 from periplus.model import Refs, Source
 from periplus.parse.json import parse_json
+from periplus.policy import is_local
 from periplus.read.sources import SourceFinding, SourceReport, kind_of
 from periplus.table.target import check_output
 
@@ -67,6 +69,9 @@ def check_data(
     """
     if resume is not None:
         check_output(resume, table.url, table)
+        if not is_local(resume):
+            raise ValueError("resume= is a local file, in which the state of the check is kept")
+        resume = os.path.realpath(resume)  # what a link points to is written, and removed at the end
     state = _CheckState.load(table, resume)
     seen = 0
     for name, refs in table.blocks():
@@ -79,7 +84,7 @@ def check_data(
             state.save()
             if progress is not None:
                 progress(seen, table.rows)
-    if not state.checked and table.rows:
+    if state.unchecked and not state.checked and not state.lost:
         state.remove()
         raise ValueError("this index has no checksums to compare with: index the files with checksums=True")
     state.remove()

@@ -79,6 +79,8 @@ def sample_points(
     if several:
         names = _images_at(table, images, request, reproject_bbox)
         chosen = [pick(table.catalog, name) for name in names]
+        # Images that only control points or RPCs locate have no pixel for a point.
+        chosen = [(levels, image) for levels, image in chosen if transform_of(levels, image) is not None]
     else:
         chosen = [pick(table.catalog, array)]
     jobs = [_Sampling(table, levels, image, request, reproject_points, several) for levels, image in chosen]
@@ -110,6 +112,8 @@ class _Sampling:
         reproject: ReprojectPoints,
         several: bool,
     ) -> None:
+        if image.dtype.kind == "c":
+            raise ValueError(f"{image.name} has complex values, for which a table has no type; use read")
         self.image, self._points = image, request.points
         self._y, self._x = axes(image)
         self.keys: list[Any] = [slice(None)] * image.ndim
@@ -211,7 +215,9 @@ class _Sampling:
         values, outside = np.zeros(shape, self.image.dtype), np.ones(shape, bool)
         known = np.searchsorted(self._shown, self._inside)
         values[known], outside[known] = self._out, False
+        taken = {"point", "x", "y", "array", "time", *self.image.dims}
         named = len(set(self._names)) == len(self._names) == len(self._numbers) and all(self._names)
+        named = named and taken.isdisjoint(self._names)
         nodata = self._nodata if isinstance(self._nodata, list) else [self._nodata] * len(self._numbers)
         plain = self.image.name.rpartition("/")[2]
         columns = {}
@@ -267,6 +273,8 @@ def _read_all(table: Table, fetch: Fetch, jobs: Sequence[_Sampling], limits: Lim
 
 def _joined(parts: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
     """The columns of all images, in the order of points."""
+    if not parts:
+        return {"point": np.empty(0, np.int64), "x": np.empty(0), "y": np.empty(0)}
     names = dict.fromkeys(name for part in parts for name in part)
     if not several:
         names.pop("array", None)

@@ -112,7 +112,9 @@ def window_across(
             return window  # the image has more than a turn
     turn = _turn_of(transform, columns)
     if turn is None:
-        sides = " and ".join(str(one) for one, _ in found)
+        ends = transform[2], transform[2] + transform[0] * columns
+        clipped = [(max(one[0], min(ends)), one[1], min(one[2], max(ends)), one[3]) for one, _ in found]
+        sides = " and ".join(map(str, clipped))
         raise ValueError(
             f"the bbox {bbox} meets both ends of an image whose columns do not join at the antimeridian: "
             f"read each side on its own, {sides}"

@@ -57,7 +57,7 @@ def data_array(window: RasterWindow, *, mask_and_scale: bool) -> xr.DataArray:
     coordinates = {
         dim: Coordinate(name=dim, dims=(dim,), values=np.asarray(labels))
         for dim, labels in window.coordinates.items()
-        if dim in window.dims and dim not in ("x", "y")
+        if dim in window.dims and (window.transform is None or dim not in ("x", "y"))
     }
     data = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     refs = Refs(
