@@ -58,8 +58,23 @@ def test_a_wrong_pointer_to_the_next_directory_ends_the_chain(pointer: int, reas
     assert reason in refused[0]
 
 
+@pytest.mark.parametrize("tag", [256, 258, 259, 277, 317])
+@pytest.mark.parametrize("kind", [0, 99])
+def test_a_type_that_does_not_exist(tag: int, kind: int) -> None:
+    data = bytearray(tiff(image_tags(4, 4, t317=(SHORT, [1])), data=bytes(16)))
+    place = data.index(struct.pack("<HHI", tag, SHORT, 1)) if tag != 256 else data.index(struct.pack("<H", 256), 24)
+    data[place + 2 : place + 4] = struct.pack("<H", kind)
+    assert f"tag {tag} has type {kind}" in refusal(bytes(data))
+
+
 def test_a_damaged_page_leaves_the_others() -> None:
-    for change, reason in (({"t273": 1 << 30}, "ends past"), ({"t256": 0}, "0 x 4"), ({"t278": 1}, "4 strips")):
+    lost = {"t256": None, "t257": None}
+    for change, reason in (
+        ({"t273": 1 << 30}, "ends past"),
+        ({"t256": 0}, "0 x 4"),
+        ({"t278": 1}, "4 strips"),
+        (lost, "no width"),
+    ):
         names, refused = kept(tiff(image_tags(4, 4), image_tags(4, 4, **change), image_tags(4, 4), data=bytes(16)))
         assert names[0] == "0/data"
         assert len(names) == 2

@@ -103,7 +103,11 @@ def _parse(raw: bytes, order: str, big: bool) -> Entries:
         ascending, last = ascending and tag >= last, tag
         cap = WANTED.get(tag)
         length = SIZES.get(kind, 0) * count
-        if cap is None or tag in inline or length == 0:
+        if cap is None or tag in inline:
+            continue
+        if kind not in SIZES and tag not in DESCRIPTIVE:
+            raise FormatError(f"tag {tag} has type {kind}, which TIFF does not have")
+        if length == 0:
             continue
         if length <= pointer:
             inline[tag] = (tag, kind, count, value[:length])

@@ -83,6 +83,8 @@ def image(form: DirectoryForm, structure: Values) -> TiffImage | None:
     values = form.fields(structure)
     width, height = values.number(tag.WIDTH, 0), values.number(tag.HEIGHT, 0)
     if tag.WIDTH not in values and tag.HEIGHT not in values:
+        if tag.BITS in values and tag.PHOTOMETRIC in values:
+            raise FormatError("the image has no width and no height")
         return None
     if not (0 < width < 1 << 31 and 0 < height < 1 << 31):
         raise FormatError(f"the image is {width} x {height}")
