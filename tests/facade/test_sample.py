@@ -142,6 +142,17 @@ def test_no_image_at_any_point_is_a_table_without_rows(folder):
     assert (table.num_rows, table.column_names) == (0, ["point", "x", "y"])
 
 
+def test_values_are_never_rounded(tmp_path):
+    for k, dtype in enumerate(("uint64", "int64", "uint8")):
+        values = np.full((1, 64, 64), np.iinfo(dtype).max, dtype)
+        tile(tmp_path / f"{k}.tif", 0, 0, values=values, bands=1, dtype=dtype, nodata=None)
+    point = [(500_005, 4_999_995)]
+    with pytest.raises(ValueError, match="exactly"):
+        periplus.index(tmp_path, arrange="collect").sample(point)
+    small = periplus.index([tmp_path / "0.tif", tmp_path / "2.tif"], arrange="collect").sample(point)
+    assert small["band_1"].to_pylist() == [2**64 - 1, 255]
+
+
 def test_complex_values_are_refused(tmp_path):
     tile(tmp_path / "a.tif", 0, 0, values=np.ones((1, 64, 64), "c8"), bands=1, dtype="complex64", nodata=None)
     with pytest.raises(ValueError, match="complex"):

@@ -280,7 +280,10 @@ def _joined(parts: Sequence[dict[str, Any]], several: bool) -> dict[str, Any]:
         names.pop("array", None)
     joined: dict[str, Any] = {}
     for name in names:
-        dtype = next(np.asarray(part[name]).dtype for part in parts if name in part)
+        dtypes = [np.asarray(part[name]).dtype for part in parts if name in part]
+        dtype = np.result_type(*dtypes) if dtypes[0].kind in "biuf" else dtypes[0]
+        if dtype.kind == "f" and all(one.kind in "biu" for one in dtypes):
+            raise ValueError(f"no type holds the {name} of all images exactly; sample those of one type, by array=")
         held = [part.get(name, np.ma.MaskedArray(np.zeros(len(part["point"]), dtype), True)) for part in parts]
         masks = [np.broadcast_to(np.ma.getmaskarray(np.ma.asarray(one)), len(one)) for one in held]
         joined[name] = np.ma.MaskedArray(np.concatenate([np.ma.getdata(one) for one in held]), np.concatenate(masks))

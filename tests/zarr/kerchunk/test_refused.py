@@ -39,6 +39,14 @@ def index(folder, refs=(), array=(), **more):
     return folder / "refs.json"
 
 
+@pytest.mark.parametrize(
+    "reference", [["data.bin"], ["data.bin", 0, 5], "base64:" + base64.b64encode(bytes(5)).decode()]
+)
+def test_more_bytes_than_a_plain_chunk_has_are_refused(folder, reference):
+    with periplus.open(index(folder, {"a/0.0": reference})) as opened, pytest.raises(PeriplusError, match=r"5|64"):
+        opened["a"][:]
+
+
 def test_what_is_sound_is_read(folder):
     values = periplus.open(index(folder))["a"][:]
     assert values[:2, :2].tolist() == [[0, 1], [2, 3]]

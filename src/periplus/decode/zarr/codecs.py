@@ -30,7 +30,9 @@ def standard(stages: Sequence[Stage], *, chunks: Shape, dtype: np.dtype[Any]) ->
         raise FormatError(f"codec {rest[0][0]} yields no array" if rest else "the codec pipeline has no bytes codec")
     stored, swapped = _stored(rest[0][1], dtype)
     shape = tuple(chunks[axis] for axis in order)
-    unpack = _decompress(rest[1:], math.prod(shape) * dtype.itemsize, dtype)
+    full = math.prod(shape) * dtype.itemsize
+    most = full if len(rest) == 1 else None  # what is compressed may have bytes to spare, as libtiff allows
+    unpack = _decompress(rest[1:], full, dtype)
     back = tuple(order.index(axis) for axis in range(len(order)))
     plain_order = back == tuple(range(len(back)))
     # Strips that end with the image hold only the rows that exist: the outermost stored dimension may be short.
@@ -44,6 +46,8 @@ def standard(stages: Sequence[Stage], *, chunks: Shape, dtype: np.dtype[Any]) ->
         found = unpack(data, need)
         if len(found) < need:
             raise DecodeError(f"the chunk decodes to {len(found)} of {need} bytes")
+        if most is not None and len(found) > most:
+            raise DecodeError(f"the chunk has {len(found)} bytes, and its values take {most}")
         values = found[:need].view(stored)
         if swapped:
             values = scratch_array(15, values.shape, dtype)
