@@ -27,7 +27,7 @@ PATIENCE = 1.0
 def settle() -> None:
     """Wait until no thread of the object stores is about to hand a result to a loop.
 
-    Such a thread lets go of the interpreter for a moment inside `call_soon_threadsafe`, with its result told already. A
+    Such a thread lets go of the interpreter for a moment inside `call_soon_threadsafe`, with its result reported. A
     program that ends just then takes the interpreter away from it, and Python before 3.14 aborts the whole process.
     """
     until = time.monotonic() + PATIENCE

@@ -38,7 +38,7 @@ def recognise(url: str, fetch: Fetch | None = None) -> IndexForm | None:
 def is_index(url: str, fetch: Fetch | None = None) -> bool | None:
     """Whether a location is an index: a local one by its content, a remote one by its name.
 
-    None for remote folders, names without an ending and, without `fetch`, JSON: opening them tells.
+    None for remote folders, names without an ending and, without `fetch`, JSON: opening recognises them.
     """
     if is_local(url):
         return recognise(url) is not None

@@ -137,7 +137,7 @@ class _CheckState:
 
     path: str | None
     index: str
-    """What tells the index apart from others, and from itself after a change."""
+    """A digest of its files, which differs for other indexes and after a change."""
     rows: int = 0
     checked: int = 0
     unchecked: int = 0

@@ -116,7 +116,7 @@ class FileBuffer:
     ) -> Generator[Step, Any, None]:
         """Make sure that a range is in the buffer.
 
-        A request includes up to `ahead` bytes after it; `sparse` tells the driver not to read further ahead.
+        A request includes up to `ahead` bytes after it; with `sparse` the driver does not read further ahead.
         """
         if self.locate(offset, length) is None:
             need = self._need(what, offset, length, ahead, sparse)

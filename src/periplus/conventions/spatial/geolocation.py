@@ -18,7 +18,7 @@ _ROLES = {
     ("planar", "x"): "planar_easting",
     ("planar", "y"): "planar_northing",
 }
-"""The attribute `geolocation_role`, which tells the arrays of both kinds apart."""
+"""The attribute `geolocation_role`, by which the arrays of both kinds are distinguished."""
 _WORDS = {
     ("geodetic", "x"): {"standard_name": "longitude", "units": "degrees_east"},
     ("geodetic", "y"): {"standard_name": "latitude", "units": "degrees_north"},

@@ -142,7 +142,7 @@ def _where_pyramids_are(source: ZarrSource, group: str) -> str:
         meaning = source.group_meaning(group)
         if meaning is not None and "multiscales" not in meaning.conventions and source.strict:
             return ", because its multiscales is not declared in zarr_conventions; strict=False uses it"
-        return " that can be used; `periplus validate` tells why"
+        return " that can be used; `periplus validate` shows why"
     return f"; group= {', '.join(found[:8])} does" if found else ""
 
 

@@ -26,7 +26,7 @@ VERSION = 4
 def write_part(part: HarvestPart, facts: Sequence[FileFacts], *, kind: str = "") -> bytes:
     """The part as bytes: magic, columns, a JSON document, its length, a checksum, magic.
 
-    `kind` tells apart parts that were scanned with different options; parts of another kind are not read.
+    Parts that were scanned with different options have another `kind`; only those of the same kind are read.
     """
     body, where, at = [MAGIC], {}, len(MAGIC)
     for name, column in part.columns.items():

@@ -149,7 +149,7 @@ def chunk_range(array: Array, axis: int, low: int, high: int) -> tuple[int, int]
 def chunk_window(array: Array, bbox: BBox) -> list[tuple[int, int]]:
     """The chunks along each dimension that a box meets; whole dimensions if they are not spatial.
 
-    In a rotated grid these are a few more than meet it; `chunk_boxes` tells which.
+    In a rotated grid these are a few more than meet it; `chunk_boxes` finds which.
     """
     transform, axes = affine(array), spatial_axes(array)
     if transform is None or axes is None:

@@ -59,7 +59,7 @@ def select(
     ymax) in `crs`, by default the one CRS that the arrays share; `time` is one moment (a string may name a whole day,
     month or year), a pair, or a slice. Without a time dimension the files' own times count. `footprints` adds each
     chunk's box, in the CRS of its array. `reproject` brings a box from one CRS to another;
-    `in_degrees` tells CRSs of longitudes, in which a box may cross the antimeridian.
+    `in_degrees` is whether a CRS has longitudes, so that a box may cross the antimeridian.
     """
     chosen = _chosen(table, array)
     if level is not None:
